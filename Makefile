@@ -1,0 +1,86 @@
+# Every target does its own set-up, in .venv. Another Python: make PY=python3.12 test. Commands shown: make V=1 build
+PY ?= python3
+ARGS ?=
+VPY := .venv/bin/python
+# Runs a command in the build's environment: Go (of PATH, or PyPI's), the C compiler, Python.h
+IN := $(VPY) buildsystem/toolchain.py
+export V
+
+.PHONY: help setup develop build demo test test-go test-py test-gpu test-clients bench model race asan lint format wheel clean
+
+help:
+	@echo "make develop       make the virtual environment .venv, with the package importable from this checkout"
+	@echo "make build         bring the native part up to date, after a change of Go or C"
+	@echo "make demo          the main job, without and with budgets (ARGS=--help lists its options)"
+	@echo "make test          test-go and test-py"
+	@echo "make test-gpu      the tests that need a real CUDA device"
+	@echo "make test-clients  other people's CUDA packages over the software driver"
+	@echo "make bench         the benchmarks; writes bench/RESULTS.md"
+	@echo "make model         check the model of the protocol"
+	@echo "make race          the Python tests under Go's race detector"
+	@echo "make asan          the Python tests under AddressSanitizer"
+	@echo "make lint format wheel clean"
+
+setup:
+	@command -v $(PY) >/dev/null || { echo "tack-memory: no $(PY) here. Install Python 3.11 or newer, or name it: make PY=/path/to/python3" >&2; exit 1; }
+	@$(PY) buildsystem/develop.py
+
+develop: build
+	@echo "tack-memory: ready. Use .venv/bin/python, or: source .venv/bin/activate"
+
+build: setup
+	@$(VPY) buildsystem/native.py --inplace
+
+demo: build
+	@$(VPY) examples/sweep.py $(ARGS)
+
+test: test-go test-py
+
+test-go: setup
+	$(IN) go vet -tags invariants ./...
+	$(IN) go test -race -timeout 30m -tags invariants ./...
+
+test-py: build
+	$(VPY) -m pytest -q $(ARGS)
+
+test-gpu: build
+	@$(VPY) -c "import sys, tack_memory as t; any(d.startswith('cuda:') for d in t.devices()) or sys.exit( \
+		'tack-memory: make test-gpu needs a CUDA device, and none works here: see .venv/bin/python -m tack_memory doctor')"
+	$(VPY) -m pytest -q -m gpu $(ARGS)
+
+test-clients: setup
+	PY=$(PY) tests/clients/run $(ARGS)
+
+bench: build
+	$(IN) $(VPY) bench/run.py $(ARGS)
+
+model: setup
+	$(VPY) gomem/model/run $(ARGS)
+
+# Go's race runtime cannot be loaded by dlopen, so this makes an interpreter that has the extension inside. A race makes it exit with 66.
+race: build
+	@$(VPY) buildsystem/native.py --sanitizer race --interpreter build/race/python
+	rm -f build/race/report.*
+	TM_PYTHON=$(abspath $(VPY)) GORACE=log_path=$(abspath build/race/report) build/race/python -m pytest -q $(ARGS) \
+		|| { code=$$?; cat build/race/report.* 2>/dev/null; exit $$code; }
+
+# On the C half, and on Go's uses of C memory.
+asan: setup
+	rm -rf build/asan && mkdir -p build/asan && cp -r python/tack_memory build/asan/
+	@$(VPY) buildsystem/native.py --sanitizer asan --destination build/asan/tack_memory/_native
+	PYTHONPATH=$(abspath build/asan) LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+		$(VPY) -m pytest -q $(ARGS)
+
+lint: setup
+	$(IN) buildsystem/lint
+
+format: setup
+	$(IN) gofmt -w $(wildcard gomem backends bindings tests/go bench)
+	$(VPY) -m ruff check --fix .
+	$(VPY) -m ruff format .
+
+wheel: setup
+	$(VPY) -m pip wheel -q --no-deps -w dist .
+
+clean:
+	rm -rf build dist python/tack_memory/_native/*.so python/tack_memory/_native/go.py python/tack_memory/_native/bindings.py
