@@ -1,0 +1,109 @@
+package gomem
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// Host access works on whichever copy is the true one. It never brings a spilled buffer back, and never hands out a host pointer. What is spilled
+// when a device is lost can still be read and written.
+
+// CopyToHost copies nbytes from offset of the buffer to host memory (not of Go's heap). At return the bytes are there. Errors: *RangeError,
+// ErrFreed, ErrCancelled, *LostError, and the driver's.
+func (d *Device) CopyToHost(index uint32, offset uint64, host unsafe.Pointer, nbytes uint64, w Wait) error {
+	return d.access(index, offset, nbytes, w,
+		func(address uint64) error { return d.copyOut(host, address, nbytes, w.Cancel) },
+		func(copied unsafe.Pointer) error { return copyMemoryUntil(host, copied, nbytes, w.Cancel) })
+}
+
+// CopyFromHost copies nbytes of host memory (not of Go's heap) to offset of the buffer. At return the host memory is no longer needed. A
+// cancelled copy has written a part.
+func (d *Device) CopyFromHost(index uint32, offset uint64, host unsafe.Pointer, nbytes uint64, w Wait) error {
+	return d.access(index, offset, nbytes, w,
+		func(address uint64) error { return d.copyIn(address, host, nbytes, w.Cancel) },
+		func(copied unsafe.Pointer) error { return copyMemoryUntil(copied, host, nbytes, w.Cancel) })
+}
+
+// Fill repeats pattern (1 to 16 bytes) over nbytes from offset of the buffer.
+func (d *Device) Fill(index uint32, offset uint64, pattern []byte, nbytes uint64, w Wait) error {
+	return d.access(index, offset, nbytes, w,
+		func(address uint64) error { return d.driverFault(d.driver.Fill(address, pattern, nbytes)) },
+		func(copied unsafe.Pointer) error { fillMemory(copied, pattern, nbytes); return nil })
+}
+
+// access runs one of two functions on the buffer's true copy, which stays where it is meanwhile.
+func (d *Device) access(index uint32, offset, nbytes uint64, w Wait, onDevice func(address uint64) error, onHost func(unsafe.Pointer) error) error {
+	r := d.registry.record(index)
+	if offset > r.Size || nbytes > r.Size-offset {
+		return &RangeError{Device: d.name, Offset: offset, Bytes: nbytes, Size: r.Size}
+	}
+	if nbytes == 0 {
+		return nil
+	}
+	atomic.AddUint32(&r.Pins, 1) // model: host.pin; looking at the state without a pin would be wrong
+	if r.is(Resident) {          // model: host.check
+		defer d.unpin(r)
+		d.use(r)
+		if lost := d.lost.Load(); lost != nil {
+			return lost
+		}
+		return onDevice(r.Address + offset)
+	}
+	d.unpin(r)
+	if err := d.lockMoving(w); err != nil { // model: host.slow
+		return err
+	}
+	defer d.unlockMoving()
+	d.use(r)
+	switch state, dropped := StateOf(r.word()); {
+	case dropped || state == Free:
+		return ErrFreed
+	case state == Spilled:
+		return onHost(unsafe.Add(d.registry.cold(index).host.Pointer(), offset))
+	default: // resident, or marked for a waiting launch: under the moving lock it stays
+		if lost := d.lost.Load(); lost != nil {
+			return lost
+		}
+		return onDevice(r.Address + offset)
+	}
+}
+
+func (d *Device) unpin(r *Record) {
+	atomic.AddUint32(&r.Pins, ^uint32(0))
+	d.wakeWaiter()
+}
+
+// Copy copies nbytes from one buffer of this device to another (or the same; overlap as memmove). It makes both resident, except
+// where both are spilled: then it copies on the host.
+func (d *Device) Copy(destination uint32, destinationOffset uint64, source uint32, sourceOffset uint64, nbytes uint64, w Wait) error {
+	to, from := d.registry.record(destination), d.registry.record(source)
+	if destinationOffset > to.Size || nbytes > to.Size-destinationOffset {
+		return &RangeError{Device: d.name, Offset: destinationOffset, Bytes: nbytes, Size: to.Size}
+	}
+	if sourceOffset > from.Size || nbytes > from.Size-sourceOffset {
+		return &RangeError{Device: d.name, Offset: sourceOffset, Bytes: nbytes, Size: from.Size}
+	}
+	if nbytes == 0 {
+		return nil
+	}
+	if to.is(Spilled) && from.is(Spilled) {
+		if err := d.lockMoving(w); err != nil {
+			return err
+		}
+		if to.is(Spilled) && from.is(Spilled) {
+			d.use(to)
+			d.use(from)
+			copyMemory(unsafe.Add(d.registry.cold(destination).host.Pointer(), destinationOffset),
+				unsafe.Add(d.registry.cold(source).host.Pointer(), sourceOffset), nbytes)
+			d.unlockMoving()
+			return nil
+		}
+		d.unlockMoving()
+	}
+	both := [2]uint32{destination, source}
+	if err := d.Admit(both[:], w); err != nil {
+		return err
+	}
+	defer d.discharge(both[:])
+	return d.driverFault(d.driver.CopyWithin(to.Address+destinationOffset, from.Address+sourceOffset, nbytes))
+}

@@ -1,0 +1,175 @@
+package gomem
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// Which counter holds a buffer's bytes (cold.book, guarded by Books.Lock). A buffer's bytes are in exactly one of them from the moment
+// it is built until the program lets go of it.
+type book uint8
+
+const (
+	bookNone    book = iota // building, dropped, or freed
+	bookInUse               // Books.InUse
+	bookSpilled             // Books.Spilled
+)
+
+// lock takes the books' leaf lock. Its holders do a few loads and stores and never block, so spinning is right; the yield is for a
+// holder that lost its processor.
+func (b *Books) lock() {
+	for i := 0; !atomic.CompareAndSwapUint32(&b.Lock, 0, 1); i++ {
+		switch {
+		case i < 64:
+		case i < 256:
+			runtime.Gosched()
+		default:
+			time.Sleep(time.Microsecond)
+		}
+	}
+	acquired(rankBooks)
+}
+
+func (b *Books) unlock() {
+	released(rankBooks)
+	atomic.StoreUint32(&b.Lock, 0)
+}
+
+// tick advances the device's clock and returns it. C does the same with a plain load and store, so ticks can be lost: two uses are equally old then, and
+// where its thread loses the processor between the two, the clock goes back by what others ticked meanwhile. Only the order of those uses suffers.
+func (b *Books) tick() uint64 { return atomic.AddUint64(&b.Clock, 1) }
+
+// reserveLocked counts n bytes that are about to be allocated, if the budget has room for them. For none there always is, also above the budget.
+func (b *Books) reserveLocked(n int64) bool {
+	if b.Budget >= 0 && n > 0 && b.InUse+b.Reserved+n > b.Budget {
+		return false
+	}
+	b.Reserved += n
+	return true
+}
+
+// raisedLocked is called after each rise of InUse (model: peak.rise): the peaks of the device and of each open scope are exact because
+// the rise and the maxima are one step under the lock.
+func (b *Books) raisedLocked() {
+	b.Peak = max(b.Peak, b.InUse)
+	if b.Budget >= 0 && b.InUse > b.Budget {
+		b.OverBudgetCount++
+	}
+	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
+		s.Peak = max(s.Peak, b.InUse)
+		s.Footprint = max(s.Footprint, b.InUse+b.Spilled)
+	}
+}
+
+// unrestoredLocked takes back a restore of n bytes that was counted and then failed: also from the scopes that were opened in between, or they would
+// end with less than nothing restored. Restores are one at a time (moving lock), so nothing else was restored meanwhile.
+func (b *Books) unrestoredLocked(n int64) {
+	b.RestoredBytes -= n
+	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
+		s.RestoredBytes = min(s.RestoredBytes, b.RestoredBytes)
+	}
+}
+
+// bornLocked counts a new buffer of n bytes and returns its sequence number.
+func (b *Books) bornLocked(n int64) (sequence uint64) {
+	b.Sequence++
+	b.AllocateCount++
+	b.InUse += n
+	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
+		s.OwnNow += n // every open scope was opened before this buffer was made
+		s.Own = max(s.Own, s.OwnNow)
+	}
+	b.raisedLocked()
+	return b.Sequence
+}
+
+// goneLocked takes a buffer that was let go out of the scopes that it is an own buffer of.
+func (b *Books) goneLocked(n int64, sequence uint64) {
+	b.FreeCount++
+	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
+		if sequence > s.Sequence {
+			s.OwnNow -= n
+		}
+	}
+}
+
+// copyLocked copies the counters. The fields that others write without the lock are left zero.
+func (b *Books) copyLocked() Books {
+	return Books{
+		Device: b.Device, Strict: b.Strict, InUse: b.InUse, Peak: b.Peak, Spilled: b.Spilled, Reserved: b.Reserved, PendingFree: b.PendingFree, Budget: b.Budget,
+		OverBudgetCount: b.OverBudgetCount, SpillCount: b.SpillCount, RestoreCount: b.RestoreCount, SpilledBytes: b.SpilledBytes,
+		RestoredBytes: b.RestoredBytes, FreedSpilled: b.FreedSpilled, AllocateCount: b.AllocateCount, FreeCount: b.FreeCount, Sequence: b.Sequence,
+	}
+}
+
+// OpenScope begins a peak scope: s must be zero and stay at its address until CloseScope. Any number may be open, in any threads. C has
+// the same few lines over the same memory (bindings/fast/peak.c).
+func (d *Device) OpenScope(s *Scope) {
+	b := d.books
+	b.lock()
+	defer b.unlock()
+	*s = Scope{Next: b.Scopes, Books: unsafe.Pointer(b), Sequence: b.Sequence, Start: b.InUse, Peak: b.InUse, Footprint: b.InUse + b.Spilled,
+		SpilledBytes: b.SpilledBytes, RestoredBytes: b.RestoredBytes}
+	if s.Next != nil {
+		(*Scope)(s.Next).Prev = unsafe.Pointer(s)
+	}
+	b.Scopes = unsafe.Pointer(s)
+}
+
+// CloseScope ends a peak scope and freezes it. Scopes may be closed in any order.
+func (d *Device) CloseScope(s *Scope) {
+	b := d.books
+	b.lock()
+	defer b.unlock()
+	if s.Prev != nil {
+		(*Scope)(s.Prev).Next = s.Next
+	} else {
+		b.Scopes = s.Next
+	}
+	if s.Next != nil {
+		(*Scope)(s.Next).Prev = s.Prev
+	}
+	s.Next, s.Prev, s.Books = nil, nil, nil
+	s.End = b.InUse
+	s.SpilledBytes = b.SpilledBytes - s.SpilledBytes
+	s.RestoredBytes = b.RestoredBytes - s.RestoredBytes
+}
+
+// ResetPeak sets the device's peak to what is in use now and changes nothing else: open scopes are untouched.
+func (d *Device) ResetPeak() {
+	d.books.lock()
+	d.books.Peak = d.books.InUse
+	d.books.unlock()
+}
+
+// Info is the figures of one device, bytes. The embedded Books are a copy made in one moment (copyLocked).
+type Info struct {
+	Books
+	Live          int64 // buffers alive
+	DriverPending int64 // given to the driver's deferred free, not back yet; PendingFree does not contain it
+	HostCopies    int64 // bytes of host memory that hold spilled contents, of all devices that share the pool
+	HostPooled    int64 // bytes of host memory kept warm
+	Driver        DriverMemory
+}
+
+// Info reads the figures. It asks the driver only when told to; otherwise Driver is all Unknown.
+func (d *Device) Info(askDriver bool) (Info, error) {
+	var info Info
+	d.books.lock()
+	info.Books = d.books.copyLocked()
+	d.books.unlock()
+	info.Live = info.AllocateCount - info.FreeCount
+	info.DriverPending = int64(d.driver.PendingFree())
+	info.HostCopies, info.HostPooled = d.pool.Bytes()
+	info.Driver = DriverMemory{Unknown, Unknown, Unknown, Unknown, Unknown}
+	if askDriver {
+		memory, err := d.driver.Memory()
+		if err != nil {
+			return info, d.driverFault(err)
+		}
+		info.Driver = memory
+	}
+	return info, nil
+}

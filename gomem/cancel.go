@@ -1,0 +1,69 @@
+package gomem
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Cancel ends long work from outside (Ctrl-C). The zero value is ready for use; a nil *Cancel is never cancelled. It is used for
+// one call and not reset.
+type Cancel struct {
+	flag atomic.Bool
+
+	mu   sync.Mutex    // guards done; held for nothing but making and closing it
+	done chan struct{} // made when somebody waits for it
+}
+
+// Cancel makes the operations that got c end soon, with ErrCancelled. It may be called from any goroutine and more than once.
+func (c *Cancel) Cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.flag.Swap(true) {
+		return
+	}
+	if c.done != nil {
+		close(c.done)
+	}
+}
+
+// cancelled reports whether Cancel was called: one load.
+func (c *Cancel) cancelled() bool { return c != nil && c.flag.Load() }
+
+// err is ErrCancelled after Cancel was called, else nil.
+func (c *Cancel) err() error {
+	if c.cancelled() {
+		return ErrCancelled
+	}
+	return nil
+}
+
+// Done is closed by Cancel; it is nil, and so blocks for ever in a select, where there is nothing to cancel.
+func (c *Cancel) Done() <-chan struct{} {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.flag.Load() {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+// Wait says how a call may wait, and what ends it.
+type Wait struct {
+	// Cancel ends the call; nil: nothing does.
+	Cancel *Cancel
+	// Nested says that the calling thread has launches or holds open already. Such a call never waits for those of others, who may
+	// be waiting for this thread's: it fails instead.
+	Nested bool
+	// Help says that the caller can collect garbage and empty the host framework's caches: where that may make the room that is missing,
+	// the call returns ErrRelieve, and the caller asks again with Helped set. Helped: that was done for this request, do not ask again.
+	Help, Helped bool
+}
+
+// Cancelled reports whether Cancel was called; false for nil.
+func (c *Cancel) Cancelled() bool { return c.cancelled() }

@@ -1,0 +1,259 @@
+package gomem
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// Options of a device. The zero value is a device that never spills, with a pool of its own.
+type Options struct {
+	Index   uint32        // the device's index in this process
+	Pool    *HostPool     // host memory for copies, shared by the devices of a process; nil: one of its own
+	Movable bool          // whether buffers can be spilled; false where device memory is the host's (CPU, Metal)
+	MaxWait time.Duration // how long a launch waits for other launches without progress; 0: DefaultMaxWait
+	Check   bool          // verify the books after every operation, and panic when they are wrong
+}
+
+// DefaultMaxWait is long for a wait between launches and short for a person: only a host's own lock, held by the waiter and wanted inside
+// the other's launch, makes a wait last that long.
+const DefaultMaxWait = 30 * time.Second
+
+// maxSize bounds one request, so that sums of a few sizes cannot pass the range of int64.
+const maxSize = 1 << 60
+
+// Device is one accelerator, or the CPU: its books, its buffers, and the driver that they live on. All methods may be called from any
+// goroutine. A Device belongs to whoever made it; Close ends it.
+type Device struct {
+	driver   Driver
+	name     string
+	pool     *HostPool
+	movable  bool
+	check    bool
+	books    *Books // in memory outside Go's heap
+	registry registry
+
+	turnstile fifoLock // first come, first served: who may wait for others' launches (admit.go)
+	moving    fifoLock // held by whoever moves or frees memory of this device
+
+	victims   victims     // guarded by moving
+	admitting []uint32    // the buffers of the launch that is being admitted; guarded by moving
+	restoring *Record     // the buffer that gets device memory now; guarded by moving
+	marked    []candidate // victims that the holder of the turnstile waits for, in state Spilling; guarded by turnstile
+
+	holds     holdTable
+	releases  atomic.Uint64 // holds and exports that ended so far
+	addresses addressIndex
+	tokens    tokenTable
+
+	wake    chan struct{} // capacity 1: something that the waiting launch waits for may have ended
+	maxWait atomic.Int64  // nanoseconds
+
+	// When help is due (allocate.go). bornBytes is guarded by books, the others by moving.
+	bornBytes   int64 // bytes of all buffers ever made
+	collectedAt int64 // bornBytes when garbage was last asked for because of the budget; -1: never
+	relievedAt  int64 // Books.AllocateCount when relief was last asked for because the device was full; -1: never
+
+	total      atomic.Int64 // the driver's total, or Unknown while it was not told
+	freeFaults atomic.Int64 // driver frees that failed; the memory counts as gone
+	lost       atomic.Pointer[LostError]
+
+	events    *eventRing // guarded by books; nil: off
+	closeOnce sync.Once
+}
+
+// NewDevice opens a device over a driver. The device owns the driver from now on: Close closes it.
+func NewDevice(driver Driver, options Options) (*Device, error) {
+	memory, err := mapSlab(unsafe.Sizeof(Books{}))
+	if err != nil {
+		return nil, fmt.Errorf("%s: no memory for the books: %w", driver.Name(), err)
+	}
+	registerBarrier()
+	d := &Device{driver: driver, name: driver.Name(), pool: options.Pool, movable: options.Movable, check: options.Check,
+		books: (*Books)(memory), wake: make(chan struct{}, 1), collectedAt: -1, relievedAt: -1}
+	if d.pool == nil {
+		d.pool = NewHostPool()
+	}
+	d.books.Device, d.books.Budget = options.Index, -1
+	d.registry.device = options.Index
+	d.addresses.where = d.lies
+	d.turnstile.rank, d.moving.rank = rankTurnstile, rankMoving
+	d.SetMaxWait(options.MaxWait)
+	d.total.Store(Unknown)
+	d.learnTotal()
+	return d, nil
+}
+
+// PlainCounts reports whether launch counts may be plain stores under Python's GIL: the kernel has membarrier, so the spiller pays for
+// the order. Where it is false, counts must be raised by atomic adds.
+func PlainCounts() bool { return registerBarrier() }
+
+// Name is the device's name, "cuda:0".
+func (d *Device) Name() string { return d.name }
+
+// Driver is the driver given to NewDevice. It stays the device's.
+func (d *Device) Driver() Driver { return d.driver }
+
+// Books is the device's counters, at an address that C may keep until Close.
+func (d *Device) Books() *Books { return d.books }
+
+// Record is the record of a live buffer, at an address that C may keep until the buffer is dropped.
+func (d *Device) Record(index uint32) *Record { return d.registry.record(index) }
+
+// Movable reports whether buffers of this device can be spilled.
+func (d *Device) Movable() bool { return d.movable }
+
+// SetMaxWait sets how long a launch waits for other launches without progress; 0: DefaultMaxWait.
+func (d *Device) SetMaxWait(wait time.Duration) {
+	if wait <= 0 {
+		wait = DefaultMaxWait
+	}
+	d.maxWait.Store(int64(wait))
+}
+
+// SetCheck turns the verification of the books after every operation on or off. Not while other calls are under way.
+func (d *Device) SetCheck(on bool) { d.check = on }
+
+// Synchronize waits until the device has done all queued work, and gives dropped memory back.
+func (d *Device) Synchronize() error {
+	d.moving.lock(nil)
+	defer d.unlockMoving()
+	d.drainLocked()
+	return d.driverFault(d.driver.Synchronize())
+}
+
+// Trim gives back to the system what is kept for later use: dropped buffers, and the driver's cache. It waits for the device.
+func (d *Device) Trim() (released uint64, err error) {
+	d.moving.lock(nil)
+	defer d.unlockMoving()
+	d.drainLocked()
+	if err := d.driver.Synchronize(); err != nil {
+		return 0, d.driverFault(err)
+	}
+	released, err = d.driver.Trim()
+	return released, d.driverFault(err)
+}
+
+// Stream is the handle of the stream on which the device's memory is moved and freed; 0 where there is none.
+func (d *Device) Stream() uint64 { return d.driver.Stream() }
+
+// SetStream makes a host framework's context and stream the device's own.
+func (d *Device) SetStream(context, stream uint64) error {
+	d.moving.lock(nil)
+	defer d.unlockMoving()
+	return d.driverFault(d.driver.SetStream(context, stream))
+}
+
+// RecordEvents keeps the newest `capacity` events of this device from now on; 0 turns it off.
+func (d *Device) RecordEvents(capacity int) {
+	ring := newEventRing(capacity)
+	d.books.lock()
+	d.events = ring
+	d.books.unlock()
+}
+
+// Events returns the events recorded since RecordEvents, oldest first, and how many of them were overwritten.
+func (d *Device) Events() (events []Event, lost int64) {
+	d.books.lock()
+	ring := d.events
+	d.books.unlock()
+	return ring.copyOut(d.books.lock, d.books.unlock)
+}
+
+// noteLocked records an event; the books' lock is held. began is when the move began; zero for what moves nothing.
+func (d *Device) noteLocked(kind EventKind, index uint32, nbytes int64, began time.Time) {
+	if d.events == nil {
+		return
+	}
+	b := d.books
+	now := time.Now()
+	e := Event{Nanoseconds: now.UnixNano(), Kind: kind, Index: index, Bytes: nbytes, InUse: b.InUse, Spilled: b.Spilled, Budget: b.Budget}
+	if !began.IsZero() {
+		e.Elapsed = int64(now.Sub(began))
+	}
+	d.events.record(e)
+}
+
+// Close ends the device: it frees what was dropped, closes the driver and gives back the records. It fails, and changes nothing, while
+// buffers are alive.
+func (d *Device) Close() error {
+	d.moving.lock(nil)
+	d.drainLocked()
+	d.books.lock()
+	live := d.books.AllocateCount - d.books.FreeCount
+	d.books.unlock()
+	if live > 0 {
+		d.unlockMoving()
+		return fmt.Errorf("%s: cannot be closed while %d buffers are alive", d.name, live)
+	}
+	var err error
+	d.closeOnce.Do(func() {
+		err = d.driver.Close()
+		d.registry.close()
+	})
+	d.unlockMoving()
+	return err
+}
+
+// learnTotal asks the driver how much memory the device has, until it knows.
+func (d *Device) learnTotal() int64 {
+	if total := d.total.Load(); total != Unknown {
+		return total
+	}
+	memory, err := d.driver.Memory()
+	if err != nil {
+		return Unknown // a figure for refusing early, nothing else; the operation itself will meet the error
+	}
+	d.total.Store(memory.Total)
+	return memory.Total
+}
+
+// driverFault turns a driver's error into ours. A lost device is remembered.
+func (d *Device) driverFault(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrLost) {
+		lost := &LostError{Device: d.name, Cause: err}
+		d.lost.CompareAndSwap(nil, lost)
+		return lost
+	}
+	return err
+}
+
+// freeDeviceLocked gives a buffer's device memory back to the driver. A failed free is logged and counted: the program has let go of the
+// memory, there is nobody to tell and nothing to undo.
+func (d *Device) freeDeviceLocked(r *Record, c *cold) {
+	c.device = false
+	err := d.driver.Free(Block{Address: r.Address, Bytes: r.Size, How: c.how, Stream: c.stream})
+	c.how, c.stream = HowDriver, 0 // what a restore allocates is the driver's own
+	if err == nil {
+		return
+	}
+	d.freeFaults.Add(1)
+	if d.lost.Load() == nil { // on a lost device every free fails, and whoever uses it next is told
+		slog.Error("the driver failed to free device memory", "device", d.name, "bytes", r.Size, "error", d.driverFault(err))
+	}
+}
+
+// FreeFaults is how many of the driver's frees failed so far.
+func (d *Device) FreeFaults() int64 { return d.freeFaults.Load() }
+
+// verify checks the books after an operation when the device was made with Check.
+func (d *Device) verify() {
+	if !d.check {
+		return
+	}
+	if err := d.Check(); err != nil {
+		panic(err)
+	}
+}
+
+func loadUse(r *Record) uint64 { return atomic.LoadUint64(&r.LastUse) }
+
+// use counts a use of the buffer.
+func (d *Device) use(r *Record) { atomic.StoreUint64(&r.LastUse, d.books.tick()) }

@@ -1,0 +1,130 @@
+package gomem
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// Driver is one device as the core sees it: a vendor's library (package backends/...) or a fake in memory (tests). All methods may be
+// called from any goroutine and OS thread at the same time; a driver that needs a current context sets and restores it inside each
+// call. Sizes are bytes. A size of zero never reaches a driver.
+//
+// Everything that a driver does to device memory takes its place on one stream of the device, in the order of the calls. Host
+// pointers are never memory of Go's heap.
+type Driver interface {
+	// Name is the device's name, "cuda:0".
+	Name() string
+
+	// Allocate returns new device memory, usable by work queued on the device's stream from now on; its contents are undefined.
+	// The error wraps ErrOutOfMemory when the device is full (retrying after a free can help), and ErrTooLarge when no amount of
+	// freeing can (more than the device has).
+	Allocate(nbytes uint64) (address uint64, err error)
+
+	// Free gives memory back once all work queued before is done with it, on block.Stream and on the device's, with the call that matches
+	// block.How. It does not wait for the device. Where the vendor has no stream-ordered free, the driver keeps a list: PendingFree counts it, Synchronize ends it.
+	// After an error the memory counts as gone, except when the error wraps ErrLost.
+	Free(block Block) error
+
+	// CanFree reports whether Free knows the counterpart of this call. HowDriver: always.
+	CanFree(how How) bool
+
+	// CopyOut copies device memory to the host, after all work queued before; at return the host memory is complete.
+	CopyOut(host unsafe.Pointer, address uint64, nbytes uint64) error
+	// CopyIn copies host memory to the device; at return the host memory is no longer needed.
+	CopyIn(address uint64, host unsafe.Pointer, nbytes uint64) error
+	// CopyWithin copies on the device, as memmove does when the ranges overlap. It may return before the copy is done.
+	CopyWithin(destination, source uint64, nbytes uint64) error
+	// Fill repeats pattern (1, 2, 4, 8 or 16 bytes, or any length up to 16) over nbytes, beginning at address; the last repetition may be cut. It may
+	// return before it is done.
+	Fill(address uint64, pattern []byte, nbytes uint64) error
+
+	// Synchronize waits for all work of the device's stream and for deferred frees.
+	Synchronize() error
+	// Trim gives cached memory back to the system and returns how much; call it after Synchronize.
+	Trim() (released uint64, err error)
+	// Memory asks for the figures. It creates no context on a device that was not used yet.
+	Memory() (DriverMemory, error)
+	// PendingFree is the bytes given to Free that are not back yet. It only reads memory.
+	PendingFree() uint64
+
+	// Stream is the handle of the device's stream (0 where there is none). SetStream makes the host framework's context and stream
+	// the device's own from now on: work queued on the old one is waited for first.
+	Stream() uint64
+	SetStream(context, stream uint64) error
+	// Join makes stream `to` wait for what is queued on stream `from` now; 0 is the device's stream.
+	Join(from, to uint64) error
+
+	// Close gives back what the driver holds. Buffers must be gone.
+	Close() error
+}
+
+// How says which vendor call made a block, and so which one frees it.
+type How uint8
+
+// The ways to allocate that adopt accepts. HowDriver is the driver's own way; it fits whatever Driver.Allocate returned.
+const (
+	HowDriver    How = iota
+	HowCUDA          // cuMemAlloc
+	HowCUDAAsync     // cuMemAllocAsync
+	HowHIP           // hipMalloc
+	HowHIPAsync      // hipMallocAsync
+	HowLevelZero     // zeMemAllocDevice
+)
+
+var howNames = [...]string{"the driver itself", "cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice"}
+
+// String is the vendor's name of the call.
+func (h How) String() string {
+	if int(h) < len(howNames) {
+		return howNames[h]
+	}
+	return fmt.Sprintf("How(%d)", uint8(h))
+}
+
+// Block is device memory on its way back to the driver.
+type Block struct {
+	Address uint64
+	Bytes   uint64
+	How     How
+	Stream  uint64 // the stream that orders its free; 0: the device's
+}
+
+// Unknown is a figure that the driver does not give.
+const Unknown int64 = -1
+
+// DriverMemory is what a driver says of its device; bytes, or Unknown.
+type DriverMemory struct {
+	Free        int64 // the driver's answer as it is
+	Total       int64
+	Cached      int64 // what Trim can give back
+	Allocated   int64 // Metal's currentAllocatedSize
+	LargestFree int64
+}
+
+// Sentinels that a driver's errors wrap. Any other error is a fault of one call: nothing changed.
+var (
+	ErrOutOfMemory = errors.New("out of device memory")
+	ErrTooLarge    = errors.New("more than the device has")
+	ErrLost        = errors.New("the device is lost") // no call can succeed again in this process
+)
+
+// DriverError is a vendor call that failed. It wraps one of the sentinels above, or none.
+type DriverError struct {
+	Device string // "cuda:0"
+	Call   string // "cuMemAllocAsync"
+	Code   int    // the vendor's number
+	Name   string // the vendor's name, "CUDA_ERROR_OUT_OF_MEMORY"; may be empty
+	Kind   error  // ErrOutOfMemory, ErrTooLarge, ErrLost or nil
+}
+
+func (e *DriverError) Error() string {
+	name := e.Name
+	if name == "" {
+		name = "error"
+	}
+	return fmt.Sprintf("%s: %s failed: %s (%d)", e.Device, e.Call, name, e.Code)
+}
+
+// Unwrap returns the sentinel, so that errors.Is works.
+func (e *DriverError) Unwrap() error { return e.Kind }

@@ -1,0 +1,146 @@
+package gomem
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// LetGo lets go of a buffer: the program has no reference to it any more (Python: tp_dealloc). The books fall now (logical free), so that
+// peaks do not depend on the device's delays; the memory goes back to the driver with the next Drain, or by whoever holds the moving lock
+// next. It makes no driver call and takes no lock but the books', so it may be called with the GIL. The index is dead afterwards.
+func (d *Device) LetGo(index uint32) {
+	r := d.registry.record(index)
+	d.letGo(r)
+	d.pushDrop(r)
+}
+
+// Drop is LetGo, and gives the memory back now if nobody is moving memory. It never waits for the moving lock, but a driver's free may take
+// a while: without the GIL, please.
+func (d *Device) Drop(index uint32) {
+	d.LetGo(index)
+	d.Drain()
+}
+
+// Free lets go of a buffer early, while references to it may exist. While it is held, exported or launched on, it returns a *BusyError
+// and changes nothing.
+func (d *Device) Free(index uint32, w Wait) error {
+	r := d.registry.record(index)
+	if err := d.lockMoving(w); err != nil {
+		return err
+	}
+	if _, dropped := StateOf(r.word()); dropped || r.is(Free) {
+		d.unlockMoving()
+		return ErrFreed
+	}
+	// As for a spill: no launch can begin on it now, and the counts of those that began before are visible after the barrier.
+	ours := r.transition(Resident, Spilling)
+	processBarrier()
+	if r.held() {
+		if ours {
+			r.transition(Spilling, Resident)
+		}
+		d.unlockMoving()
+		return &BusyError{Device: d.name, Bytes: r.Size, Holds: d.Holds(index)}
+	}
+	d.letGo(r)
+	d.retireLocked(r)
+	d.unlockMoving()
+	d.verify()
+	return nil
+}
+
+// letGo sets Dropped and lowers the books in one step (model: drop.mark).
+func (d *Device) letGo(r *Record) {
+	b, c, n := d.books, d.registry.cold(r.Index), int64(r.Size)
+	b.lock()
+	defer b.unlock()
+	if old := atomic.OrUint32(&r.Word, Dropped); old&Dropped != 0 || State(old&stateMask) == Free || State(old&stateMask) == Building {
+		panic(fmt.Sprintf("gomem: %s: a buffer is dropped that is not there (word %#x)", d.name, old))
+	}
+	switch c.book {
+	case bookInUse:
+		b.InUse -= n
+		b.PendingFree += n
+		c.pending = true
+	case bookSpilled:
+		b.Spilled -= n
+		b.FreedSpilled += n
+	}
+	c.book = bookNone
+	b.goneLocked(n, r.Sequence)
+	d.noteLocked(EventFree, r.Index, n, time.Time{})
+}
+
+// pushDrop puts a dropped record on the drop list (model: drop.push). Any number may push at a time; the list is only ever taken as a
+// whole, so there is no ABA problem.
+func (d *Device) pushDrop(r *Record) {
+	for {
+		head := atomic.LoadUint32(&d.books.Drops)
+		r.Next = head
+		if atomic.CompareAndSwapUint32(&d.books.Drops, head, r.Index+1) {
+			return
+		}
+	}
+}
+
+// Drain frees what was dropped, if the moving lock can be had at once. Otherwise its holder does it: see unlockMoving.
+func (d *Device) Drain() {
+	for atomic.LoadUint32(&d.books.Drops) != 0 && d.moving.tryLock() {
+		d.drainLocked()
+		d.moving.unlock()
+	}
+}
+
+// drainLocked frees what is on the drop list (model: drop.drain).
+func (d *Device) drainLocked() {
+	for next := atomic.SwapUint32(&d.books.Drops, 0); next != 0; {
+		r := d.registry.record(next - 1)
+		next = r.Next
+		if r == d.restoring { // its restore goes on with the record; whoever lets go of the moving lock finds it here again
+			d.pushDrop(r)
+			continue
+		}
+		d.retireLocked(r)
+	}
+}
+
+// retireLocked frees whatever copies a dropped buffer has and makes its record free for another buffer. A higher generation tells those
+// who remember the record (the batch of victims, the address index) that the buffer is gone.
+func (d *Device) retireLocked(r *Record) {
+	c := d.registry.cold(r.Index)
+	if c.device {
+		d.freeDeviceLocked(r, c)
+	}
+	if c.host.Address != 0 {
+		d.pool.Put(c.host)
+		c.host = HostBlock{}
+	}
+	if c.pending {
+		c.pending = false
+		d.books.lock()
+		d.books.PendingFree -= int64(r.Size)
+		d.books.unlock()
+	}
+	atomic.AddUint32(&r.Generation, 1)
+	atomic.StoreUint32(&r.Word, uint32(Free))
+	d.registry.put(r.Index)
+	d.wakeWaiter()
+}
+
+// lockMoving takes the moving lock and drains. It fails only when cancelled.
+func (d *Device) lockMoving(w Wait) error {
+	if !d.moving.lock(w.Cancel) {
+		d.Drain() // the lock may have been handed to us for a moment, in which somebody dropped a buffer and relied on its holder
+		return ErrCancelled
+	}
+	d.drainLocked()
+	return nil
+}
+
+// unlockMoving lets go of the moving lock and looks at the drop list once more (model: unlock.recheck): who dropped a buffer while the
+// lock was taken could not drain, and relies on this look.
+func (d *Device) unlockMoving() {
+	d.moving.unlock()
+	d.Drain()
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package gomem
+
+// HostMemory is not known here.
+func HostMemory() (total, available int64) { return Unknown, Unknown }

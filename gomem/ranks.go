@@ -1,0 +1,31 @@
+package gomem
+
+// The lock order of this package, as data. A goroutine that holds a lock may take only locks of a higher rank. Builds with the tag
+// `invariants` check it at each acquisition (ranks_on.go); others pay nothing (ranks_off.go).
+//
+// Outside of these are a host's own locks and Python's GIL: whoever holds the moving lock never waits for either.
+
+type rank uint8
+
+const (
+	rankNone rank = iota
+	// rankTurnstile: the first-come queue of launches that wait for room.
+	rankTurnstile
+	// rankMoving: the lock of one device for moving memory; the only one that is held across calls into a driver.
+	rankMoving
+	// rankRegistry: which records are in use. This one and those below are leaves: they are held for moments, and no other lock is taken under
+	// them.
+	rankRegistry
+	// rankHolds: holds and exports by buffer, with their reasons.
+	rankHolds
+	// rankAddresses: the index from device addresses to records.
+	rankAddresses
+	// rankPool: the pool of host memory.
+	rankPool
+	// rankBooks: the spin lock of the counters.
+	rankBooks
+)
+
+var rankNames = [...]string{"none", "turnstile", "moving", "registry", "holds", "addresses", "host pool", "books"}
+
+func (r rank) String() string { return rankNames[r] }

@@ -1,0 +1,177 @@
+package gomem
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// How victims are chosen. Spilling takes the buffers used least recently first, exactly, and must neither sort nor scan all buffers for
+// each choice. One linear pass over the records selects a batch: every buffer whose last use is at or below a threshold, which is estimated
+// from a random sample so that about one buffer in batchFraction falls below it. Everything outside the batch was used later than
+// everything inside, and any use from then on is later still; so as long as the batch has a candidate that was not used since, the oldest
+// of these is the oldest of all. When the batch is empty, the next pass is due. The hot path does nothing for it but store its last use.
+//
+// Amortised, a choice costs batchFraction record reads and its share of sorting the batch (a heap was slower: it pays its logarithm in cache
+// misses). The worst case, all buffers used between two choices, is one pass a choice. bench/ measures both.
+const (
+	batchFraction = 32  // one buffer in so many is selected by a pass
+	batchAll      = 256 // with fewer records than this, a batch is everything: sorting them costs less than a sample
+	sampleSize    = 256 // most reads of a sample; its 256/32 = 8th value is within some 35 % of the wanted rank, and 1024 reads cost more than they gain
+)
+
+// candidate is a buffer as it was when the batch was selected. The generation tells whether the record still has the same buffer
+// (model: batch.generation).
+type candidate struct {
+	lastUse    uint64
+	index      uint32
+	generation uint32
+}
+
+// newerFirst orders candidates by last use, the newest first; equal ones go by index so that runs repeat.
+func newerFirst(a, b candidate) int {
+	return cmp.Or(cmp.Compare(b.lastUse, a.lastUse), cmp.Compare(b.index, a.index))
+}
+
+// victims chooses what to spill. Guarded by the device's moving lock.
+type victims struct {
+	batch  []candidate // newest first, so that the oldest is taken from the end
+	passed []candidate // taken out of the batch and found held by launches: they go back at the end of a choice
+	parked []candidate // the same, held by holds or exports: they go back when one of those ended, so that old exports cost nothing a choice
+	looked bool        // the choice under way made a pass already
+	seen   uint64      // Device.releases when parked was last looked at
+	floor  uint64      // in the choice under way, everything with a last use at or below was looked at; uses count from 1
+	passes int64       // linear passes so far, for tests and the bench
+	random *rand.Rand  // only for sampling; its state decides speed, never the result
+}
+
+// nextVictimLocked returns the oldest candidate of the choice under way, or false when there is none left. The caller spills it, or gives it to
+// passLocked when it is held; afterwards it calls doneChoosingLocked.
+func (d *Device) nextVictimLocked() (*Record, bool) {
+	v := &d.victims
+	if releases := d.releases.Load(); releases != v.seen {
+		v.seen = releases
+		v.parked = v.returnAll(v.parked)
+	}
+	for {
+		for len(v.batch) == 0 {
+			if !d.selectBatchLocked() {
+				return nil, false
+			}
+		}
+		c := v.batch[len(v.batch)-1]
+		v.batch = v.batch[:len(v.batch)-1]
+		r := d.registry.record(c.index)
+		if r.Generation != c.generation || loadUse(r) != c.lastUse || !isVictim(r, d.registry.cold(c.index)) {
+			continue // freed, used since, or moved since: whatever it is now, it is younger than the batch
+		}
+		return r, true
+	}
+}
+
+// passLocked keeps a candidate that cannot be spilled now, or whose spill failed, for later choices.
+func (d *Device) passLocked(r *Record) {
+	c := candidate{loadUse(r), r.Index, r.Generation}
+	if d.stays(r) {
+		d.victims.parked = append(d.victims.parked, c)
+	} else {
+		d.victims.passed = append(d.victims.passed, c)
+	}
+}
+
+// returnAll puts candidates back into the batch and returns the emptied slice.
+func (v *victims) returnAll(candidates []candidate) []candidate {
+	for _, c := range slices.Backward(candidates) { // the newest of them first: most were taken from the end and go to the end
+		at, _ := slices.BinarySearchFunc(v.batch, c, newerFirst)
+		v.batch = slices.Insert(v.batch, at, c)
+	}
+	return candidates[:0]
+}
+
+// doneChoosingLocked ends a choice: what was passed over goes back. The batch then still has everything at or below its newest last use.
+func (d *Device) doneChoosingLocked() {
+	d.victims.passed = d.victims.returnAll(d.victims.passed)
+	d.victims.floor, d.victims.looked = 0, false
+}
+
+// isVictim reports whether a buffer may be looked at as a victim: resident (or marked for a waiting launch), movable, not empty.
+func isVictim(r *Record, c *cold) bool {
+	word := r.word()
+	return (word == uint32(Resident) || word == uint32(Spilling)) && !c.unmovable && r.Size > 0
+}
+
+// selectBatchLocked fills the batch with the oldest buffers above the floor. False: there are none.
+func (d *Device) selectBatchLocked() bool {
+	v := &d.victims
+	if !v.looked { // the first pass of a choice starts from the oldest, and finds again what was passed over and parked
+		v.looked, v.passed, v.parked = true, v.passed[:0], v.parked[:0]
+	}
+	used := d.registry.used.Load()
+	threshold := uint64(math.MaxUint64)
+	if used > batchAll {
+		threshold = d.sampleThresholdLocked(used)
+	}
+	newest := uint64(0)
+	for {
+		v.passes++
+		newest = d.collectLocked(threshold)
+		if len(v.batch) > 0 {
+			break
+		}
+		if threshold == math.MaxUint64 {
+			return false
+		}
+		threshold = math.MaxUint64 // the sample was unlucky
+	}
+	v.floor = newest // a candidate that is used from now on is above it, so the next pass of this choice finds it again
+	slices.SortFunc(v.batch, newerFirst)
+	return true
+}
+
+// collectLocked appends to the batch every possible victim with floor < last use <= threshold, and returns the newest last use among them.
+func (d *Device) collectLocked(threshold uint64) (newest uint64) {
+	v := &d.victims
+	slabs := d.registry.slabs.Load()
+	if slabs == nil {
+		return 0
+	}
+	left := d.registry.used.Load()
+	for _, s := range *slabs {
+		in := min(left, slabRecords)
+		left -= in
+		for i := range s.records[:in] {
+			r := &s.records[i]
+			use := loadUse(r)
+			if use > threshold || use <= v.floor || !isVictim(r, &s.cold[i]) {
+				continue
+			}
+			v.batch = append(v.batch, candidate{use, r.Index, r.Generation})
+			newest = max(newest, use)
+		}
+	}
+	return newest
+}
+
+// sampleThresholdLocked estimates the last use below which one possible victim in batchFraction lies.
+func (d *Device) sampleThresholdLocked(used uint32) uint64 {
+	v := &d.victims
+	if v.random == nil {
+		v.random = rand.New(rand.NewPCG(1, uint64(d.books.Device)))
+	}
+	var sample [sampleSize]uint64
+	n := 0
+	for range min(sampleSize, used/8) {
+		index := v.random.Uint32N(used)
+		r := d.registry.record(index)
+		if use := loadUse(r); use > v.floor && isVictim(r, d.registry.cold(index)) {
+			sample[n] = use
+			n++
+		}
+	}
+	if n < batchFraction {
+		return math.MaxUint64 // few are left: take them all
+	}
+	slices.Sort(sample[:n])
+	return sample[n/batchFraction]
+}

@@ -1,0 +1,238 @@
+package gomem_test
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tack-memory/tack-memory/gomem"
+	"github.com/tack-memory/tack-memory/gomem/fakedriver"
+)
+
+// bareDriver gives out addresses and keeps nothing, so that very many buffers cost nothing but what the core needs for them.
+type bareDriver struct {
+	*fakedriver.Device
+	last atomic.Uint64
+}
+
+func (d *bareDriver) Allocate(nbytes uint64) (uint64, error) { return d.last.Add(1) << 20, nil }
+func (d *bareDriver) Free(gomem.Block) error                 { return nil }
+func (d *bareDriver) CopyOut(unsafe.Pointer, uint64, uint64) error {
+	return nil
+}
+func (d *bareDriver) CopyIn(uint64, unsafe.Pointer, uint64) error { return nil }
+
+func openBare(t *testing.T) *gomem.Device {
+	t.Helper()
+	d, err := gomem.NewDevice(&bareDriver{Device: fakedriver.New(fakedriver.Options{})}, gomem.Options{Movable: true})
+	require.NoError(t, err)
+	return d
+}
+
+// lruModel is the obvious list of buffers by last use.
+type lruModel struct {
+	*gomem.Device
+	t    *testing.T
+	live []uint32
+	held map[uint32]uint64 // hold by index
+}
+
+func (m *lruModel) resident(index uint32) bool {
+	state, _ := gomem.StateOf(m.Record(index).Word)
+	return state == gomem.Resident
+}
+
+// expect is the oldest n that can be spilled.
+func (m *lruModel) expect(n int) []uint32 {
+	var candidates []uint32
+	for _, index := range m.live {
+		if _, held := m.held[index]; !held && m.resident(index) {
+			candidates = append(candidates, index)
+		}
+	}
+	slices.SortFunc(candidates, func(x, y uint32) int { return cmp.Compare(m.Record(x).LastUse, m.Record(y).LastUse) })
+	return candidates[:min(n, len(candidates))]
+}
+
+// The order is exactly that of last use, among 100,000 buffers that are used, made, dropped, held, released, spilled and brought back in between.
+func TestVictimsAreTakenInOrderOfLastUse(t *testing.T) {
+	const size = 64
+	n := gomem.Fewer(100_000, 20_000)
+	m := &lruModel{Device: openBare(t), t: t, held: map[uint32]uint64{}}
+	random := rand.New(rand.NewPCG(4, 2))
+	add := func() {
+		index, err := m.Allocate(size, gomem.AllocateOptions{})
+		require.NoError(t, err)
+		m.live = append(m.live, index)
+	}
+	for range n {
+		add()
+	}
+	lastUsed := uint64(0)
+	for round := range 40 {
+		for range random.IntN(n / 100) {
+			i := random.IntN(len(m.live))
+			index := m.live[i]
+			switch random.IntN(6) {
+			case 0, 1, 2: // a use, of a resident or a spilled one
+				before := m.Record(index).LastUse
+				require.NoError(t, m.MakeResident(index, gomem.Wait{}))
+				require.Greater(t, m.Record(index).LastUse, before)
+				require.Greater(t, m.Record(index).LastUse, lastUsed)
+				lastUsed = m.Record(index).LastUse
+			case 3:
+				if _, held := m.held[index]; !held {
+					m.Drop(index)
+					m.live[i] = m.live[len(m.live)-1]
+					m.live = m.live[:len(m.live)-1]
+					add()
+				}
+			case 4:
+				if _, held := m.held[index]; !held && m.resident(index) {
+					use := m.Record(index).LastUse
+					id, err := m.Hold(index, gomem.HoldKind(round%2)+gomem.HoldExport, 0, gomem.Wait{})
+					require.NoError(t, err)
+					m.held[index] = id
+					m.Record(index).LastUse = use // an old buffer that is held: the hold is a use otherwise
+				}
+			case 5:
+				for index, id := range m.held {
+					m.Release(index, id)
+					delete(m.held, index)
+					break
+				}
+			}
+		}
+		k := 1 + random.IntN(n/200)
+		want := m.expect(k)
+		freed, err := m.MakeRoom(uint64(k*size), gomem.AllocateOptions{Wait: gomem.Wait{Nested: true}})
+		require.NoError(t, err)
+		require.EqualValues(t, len(want)*size, freed)
+		for _, index := range want {
+			require.False(t, m.resident(index), "round %d: buffer %d (last use %d) is not among the %d spilled", round, index, m.Record(index).LastUse, k)
+		}
+	}
+	require.NoError(t, m.Check())
+}
+
+// A choice does not look at all buffers: spilling 10,000 of 30,000, one at a time, takes a few passes.
+func TestChoosingVictimsDoesNotScanForEach(t *testing.T) {
+	n := gomem.Fewer(30_000, 30_000)
+	d := openBare(t)
+	for range n {
+		_, err := d.Allocate(64, gomem.AllocateOptions{})
+		require.NoError(t, err)
+	}
+	choices := n / 3
+	for range choices {
+		freed, err := d.MakeRoom(1, gomem.AllocateOptions{Wait: gomem.Wait{Nested: true}})
+		require.NoError(t, err)
+		require.EqualValues(t, 64, freed)
+	}
+	require.Less(t, d.VictimPasses(), int64(choices/200))
+}
+
+// Buffers that are held for long do not make each choice look at them again.
+func TestOldExportsCostNothingAChoice(t *testing.T) {
+	d := openBare(t)
+	const n = 20_000
+	for i := range n {
+		index, err := d.Allocate(64, gomem.AllocateOptions{})
+		require.NoError(t, err)
+		if i < 1000 { // the oldest
+			_, err = d.Hold(index, gomem.HoldExport, 0, gomem.Wait{})
+			require.NoError(t, err)
+		}
+	}
+	for range 1000 {
+		_, err := d.MakeRoom(1, gomem.AllocateOptions{Wait: gomem.Wait{Nested: true}})
+		require.NoError(t, err)
+	}
+	require.Less(t, d.VictimPasses(), int64(50))
+}
+
+// A record that was freed and used again is not spilled in place of the buffer that was chosen before.
+func TestReusedRecordIsNotTakenForTheOldBuffer(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	var indexes []uint32
+	for range 10 {
+		indexes = append(indexes, b.allocate(kib))
+	}
+	makeRoom := func() {
+		_, err := b.MakeRoom(1, gomem.AllocateOptions{})
+		require.NoError(t, err)
+	}
+	makeRoom() // the batch now has all ten
+	require.Equal(t, gomem.Spilled, b.state(indexes[0]))
+	generation := b.Record(indexes[1]).Generation
+	lastUse := b.Record(indexes[1]).LastUse
+	b.drop(indexes[1])
+	again := b.allocate(kib)
+	require.Equal(t, indexes[1], again, "the record is used again")
+	require.NotEqual(t, generation, b.Record(again).Generation)
+	b.Record(again).LastUse = lastUse // as a lost tick can make it: only the generation tells them apart then
+	makeRoom()
+	require.Equal(t, gomem.Resident, b.state(again))
+	require.Equal(t, gomem.Spilled, b.state(indexes[2]))
+	b.drop(again)
+	b.drop(indexes[0])
+	b.drop(indexes[2:]...)
+}
+
+// A hold that ends makes its old buffer the next victim again.
+func TestReleasedBufferIsTheNextVictim(t *testing.T) {
+	for _, kind := range []gomem.HoldKind{gomem.HoldScope, gomem.HoldExport} {
+		b := open(t, fakedriver.Options{})
+		old := b.allocate(kib)
+		var younger []uint32
+		id, err := b.Hold(old, kind, 0, gomem.Wait{})
+		require.NoError(t, err)
+		for range 5 {
+			younger = append(younger, b.allocate(kib))
+		}
+		for n := range 2 {
+			_, err = b.MakeRoom(1, gomem.AllocateOptions{Wait: nested})
+			require.NoError(t, err)
+			require.Equal(t, gomem.Spilled, b.state(younger[n]))
+			require.Equal(t, gomem.Resident, b.state(old))
+		}
+		b.Release(old, id)
+		_, err = b.MakeRoom(1, gomem.AllocateOptions{})
+		require.NoError(t, err)
+		require.Equal(t, gomem.Spilled, b.state(old))
+		b.drop(old)
+		b.drop(younger...)
+	}
+}
+
+// A million live buffers take at most 256 bytes each, records included.
+func TestMemoryPerBuffer(t *testing.T) {
+	n := gomem.Fewer(1_000_000, 100_000)
+	d := openBare(t)
+	heap := func() int64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	before := heap()
+	for range n {
+		_, err := d.Allocate(64, gomem.AllocateOptions{Label: 3, Origin: 4})
+		require.NoError(t, err)
+	}
+	_, _, found := d.Find(uint64(n/2)<<20, 64) // the address index, too
+	require.True(t, found)
+	bytes := heap() - before
+	if !gomem.RaceBuild {
+		bytes += int64(n+4096) * int64(unsafe.Sizeof(gomem.Record{})) // mapped outside of the heap
+	}
+	runtime.KeepAlive(d)
+	t.Logf("%d bytes a buffer", bytes/int64(n))
+	require.LessOrEqual(t, bytes/int64(n), int64(256))
+}
