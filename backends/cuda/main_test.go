@@ -1,0 +1,180 @@
+package cuda_test
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tack-memory/tack-memory/backends/cuda"
+	"github.com/tack-memory/tack-memory/backends/dl"
+	"github.com/tack-memory/tack-memory/gomem"
+	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+)
+
+// The tests run over the software driver: two devices of this size.
+const capacity = 64 << 20
+
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"TMSOFT_DEVICES": "2", "TMSOFT_CAPACITY": fmt.Sprint(capacity)} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	simcuda.Main(m)
+}
+
+var loading sync.Mutex
+var loaded *cuda.Library
+
+// library is the software driver, loaded once.
+func library(t testing.TB) (*cuda.Library, *cuda.Software) {
+	t.Helper()
+	loading.Lock()
+	defer loading.Unlock()
+	if loaded == nil {
+		loaded = load(t, simcuda.Library(t))
+	}
+	software := loaded.Software()
+	require.NotNil(t, software)
+	return loaded, software
+}
+
+func load(t testing.TB, file string) *cuda.Library {
+	t.Helper()
+	library, err := cuda.Load(dl.System, []dl.Candidate{{Name: file}})
+	require.NoError(t, err)
+	return library
+}
+
+// settings of the software driver, by key.
+type settings map[string]int64
+
+// wantsContext is a mode of the tests, and no setting of the software driver: the driver does not take a pool's calls from a thread without
+// a current context.
+const wantsContext = "wants a context"
+
+// modes are the ways a device can be: with pools and without, freed addresses dead for ever or reused at once, pageable copies late or
+// early.
+var modes = []settings{
+	{"pools": 1, "quarantine": 1, "pageable": 1, wantsContext: 1},
+	{"pools": 1, "quarantine": 1, "pageable": 0},
+	{"pools": 1, "quarantine": 0, "pageable": 1, "delay_us": 200, "jitter_us": 300},
+	{"pools": 0, "quarantine": 1, "pageable": 1, "delay_us": 200, "jitter_us": 300},
+	{"pools": 0, "quarantine": 0, "pageable": 0},
+}
+
+func (s settings) String() string {
+	return fmt.Sprintf("pools=%d,quarantine=%d,pageable=%d,delay=%d,context=%d", s["pools"], s["quarantine"], s["pageable"], s["delay_us"], s[wantsContext])
+}
+
+// inAllModes runs a test once a mode.
+func inAllModes(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) { test(t, open(t, mode, 0)) })
+	}
+}
+
+// rig is an open device over the software driver.
+type rig struct {
+	t        testing.TB
+	driver   *cuda.Driver
+	software *cuda.Software
+	host     *simcuda.Host
+	ordinal  int
+}
+
+// open opens a device under some settings. At the end of the test nothing may be left on it.
+func open(t testing.TB, s settings, ordinal int) *rig {
+	t.Helper()
+	library, software := library(t)
+	if ordinal == 0 {
+		software.Reset()
+	}
+	for key, value := range s {
+		if key != wantsContext {
+			require.NoError(t, software.Set(key, value))
+		}
+	}
+	driver, err := library.Open(fmt.Sprintf("sim:%d", ordinal), ordinal)
+	require.NoError(t, err)
+	r := &rig{t, driver, software, simcuda.NewHost(t, simcuda.Library(t)), ordinal}
+	t.Cleanup(func() {
+		r.requireEmpty()
+		assert.NoError(t, driver.Close())
+		assert.NoError(t, driver.Close(), "closing twice")
+		software.Reset()
+	})
+	if s[wantsContext] == 1 {
+		const invalidContext = 201
+		require.NoError(t, software.Fail("cuMemAllocFromPoolAsync", 1, invalidContext))
+		r.free(r.allocate(1), 1)
+	}
+	return r
+}
+
+// figure reads a figure of the device.
+func (r *rig) figure(key string) int64 {
+	r.t.Helper()
+	value, err := r.software.Get(fmt.Sprintf("%s.%d", key, r.ordinal))
+	require.NoError(r.t, err)
+	return value
+}
+
+// requireEmpty waits for the device, and sees that all memory is back.
+func (r *rig) requireEmpty() {
+	r.t.Helper()
+	require.NoError(r.t, r.driver.Synchronize())
+	_, err := r.driver.Trim()
+	require.NoError(r.t, err)
+	assert.Zero(r.t, r.driver.PendingFree(), "blocks that wait to be freed")
+	assert.Zero(r.t, r.figure("live"), "live blocks")
+	assert.Zero(r.t, r.figure("reserved"), "bytes taken from the device")
+}
+
+func (r *rig) allocate(nbytes uint64) uint64 {
+	r.t.Helper()
+	address, err := r.driver.Allocate(nbytes)
+	require.NoError(r.t, err)
+	require.NotZero(r.t, address)
+	return address
+}
+
+func (r *rig) free(address, nbytes uint64) {
+	r.t.Helper()
+	require.NoError(r.t, r.driver.Free(gomem.Block{Address: address, Bytes: nbytes}))
+}
+
+// write puts bytes on the device.
+func (r *rig) write(address uint64, content []byte) {
+	r.t.Helper()
+	host, pointer := simcuda.Bytes(r.t, len(content))
+	copy(host, content)
+	require.NoError(r.t, r.driver.CopyIn(address, pointer, uint64(len(content))))
+	clear(host) // it is no longer needed
+}
+
+// read gets bytes from the device.
+func (r *rig) read(address uint64, nbytes int) []byte {
+	r.t.Helper()
+	host, pointer := simcuda.Bytes(r.t, nbytes)
+	require.NoError(r.t, r.driver.CopyOut(pointer, address, uint64(nbytes)))
+	return append([]byte(nil), host...)
+}
+
+// noise is a content that repeats nowhere soon.
+func noise(n int, seed uint32) []byte {
+	content := make([]byte, n)
+	x := seed*2654435761 + 1
+	for i := range content {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		content[i] = byte(x)
+	}
+	return content
+}
