@@ -1,0 +1,226 @@
+package bindings
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tack-memory/tack-memory/bindings/internal/engine"
+	"github.com/tack-memory/tack-memory/gomem"
+	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+)
+
+func TestMain(m *testing.M) { simcuda.Main(m) }
+
+// simulated is the index of sim:0, opened once.
+func simulated(t *testing.T) int64 {
+	t.Helper()
+	if engine.At(0) == nil {
+		require.NoError(t, SetSimLibrary(simcuda.Library(t)))
+		require.NoError(t, ConfigureSim("67108864, 33554432"))
+	}
+	index, err := engine.Open("sim", 0)
+	require.NoError(t, err)
+	return int64(index)
+}
+
+// told is the JSON of an error that crosses to Python.
+func told(t *testing.T, err error) (w struct {
+	Kind   string
+	Msg    string
+	Fields map[string]any
+}) {
+	t.Helper()
+	require.Error(t, err)
+	text, found := strings.CutPrefix(err.Error(), "tm1:")
+	require.True(t, found, "%v", err)
+	require.NoError(t, json.Unmarshal([]byte(text), &w))
+	return w
+}
+
+func decode(t *testing.T, text string, err error, into any) {
+	t.Helper()
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal([]byte(text), into))
+}
+
+func TestVersion(t *testing.T) { assert.NotEmpty(t, Version()) }
+
+func TestDevices(t *testing.T) {
+	simulated(t)
+	var devices []map[string]any
+	text, err := Devices()
+	decode(t, text, err, &devices)
+	found := map[string]map[string]any{}
+	for _, device := range devices {
+		for _, key := range []string{"name", "kind", "ordinal", "usable", "library", "version", "total", "pools", "why"} {
+			assert.Contains(t, device, key)
+		}
+		found[device["name"].(string)] = device
+	}
+	assert.Equal(t, true, found["cpu"]["usable"])
+	assert.EqualValues(t, 64<<20, found["sim:0"]["total"])
+	assert.EqualValues(t, 1, found["sim:1"]["ordinal"])
+}
+
+func TestReportAndHolders(t *testing.T) {
+	index := simulated(t)
+	device := engine.At(uint32(index))
+	buffer, err := device.Allocate(1<<20, gomem.AllocateOptions{Label: gomem.Intern("mesh"), Origin: gomem.Intern("sweep.py:7"), Unmovable: true, Reason: gomem.Intern("MPI")})
+	require.NoError(t, err)
+	var told struct {
+		Device      string
+		Info        map[string]any
+		Holders     []map[string]any
+		Unspillable map[string]int64
+		HostPool    map[string]int64 `json:"host_pool"`
+	}
+	text, err := Report(index)
+	decode(t, text, err, &told)
+	assert.Equal(t, "sim:0", told.Device)
+	assert.EqualValues(t, 1<<20, told.Info["in_use"])
+	assert.EqualValues(t, 64<<20, told.Info["device_total"])
+	require.Len(t, told.Holders, 1)
+	assert.Equal(t, "mesh", told.Holders[0]["label"])
+	assert.Equal(t, "sweep.py:7", told.Holders[0]["origin"])
+	assert.EqualValues(t, 1<<20, told.Holders[0]["resident"])
+	total := int64(0)
+	for reason, bytes := range told.Unspillable {
+		assert.Contains(t, reason, "MPI")
+		total += bytes
+	}
+	assert.EqualValues(t, 1<<20, total)
+	assert.Contains(t, told.HostPool, "used")
+
+	var holders []map[string]any
+	text, err = Holders(index, 5)
+	decode(t, text, err, &holders)
+	assert.Len(t, holders, 1)
+	device.Drop(buffer)
+	text, err = Holders(index, 0)
+	decode(t, text, err, &holders)
+	assert.Empty(t, holders)
+	assert.Equal(t, "[]", text, "a list, and not null")
+	require.NoError(t, Check(index))
+}
+
+func TestEvents(t *testing.T) {
+	index := simulated(t)
+	device := engine.At(uint32(index))
+	require.NoError(t, RecordEvents(index, 3))
+	buffer, err := device.Allocate(4096, gomem.AllocateOptions{})
+	require.NoError(t, err)
+	_, err = device.Spill(buffer, gomem.Wait{})
+	require.NoError(t, err)
+	device.Drop(buffer)
+	var told struct {
+		Events []map[string]any
+		Lost   int64
+	}
+	text, err := Events(index)
+	decode(t, text, err, &told)
+	require.Len(t, told.Events, 3)
+	assert.Equal(t, "allocate", told.Events[0]["kind"])
+	assert.Equal(t, "spill", told.Events[1]["kind"])
+	assert.EqualValues(t, 4096, told.Events[1]["bytes"])
+	for _, key := range []string{"ns", "in_use", "spilled", "budget"} {
+		assert.Contains(t, told.Events[2], key)
+	}
+	assert.Zero(t, told.Lost)
+	require.NoError(t, RecordEvents(index, 0))
+	text, err = Events(index)
+	decode(t, text, err, &told)
+	assert.Empty(t, told.Events)
+}
+
+func TestSettings(t *testing.T) {
+	index := simulated(t)
+	require.NoError(t, SetMaxWait(index, 100))
+	require.NoError(t, SetMaxWait(index, 0))
+	require.NoError(t, SetHostLimit(1<<30))
+	require.NoError(t, SetHostLimit(-1))
+	require.NoError(t, SetCheck(true))
+	require.NoError(t, SetCheck(false))
+	var pool map[string]int64
+	text, err := HostPool()
+	decode(t, text, err, &pool)
+	assert.Contains(t, pool, "pooled")
+}
+
+// TestBadArguments: each is a ValueError for Python, and changes nothing.
+func TestBadArguments(t *testing.T) {
+	index := simulated(t)
+	for name, err := range map[string]error{
+		"report":          second(Report(-1)),
+		"report, unknown": second(Report(1 << 40)),
+		"holders":         second(Holders(99, 1)),
+		"holders limit":   second(Holders(index, -1)),
+		"events":          second(Events(99)),
+		"record":          RecordEvents(99, 1),
+		"record negative": RecordEvents(index, -1),
+		"record too many": RecordEvents(index, 1<<40),
+		"wait":            SetMaxWait(99, 1),
+		"wait negative":   SetMaxWait(index, -1),
+		"wait too long":   SetMaxWait(index, 1<<62),
+		"limit":           SetHostLimit(-2),
+		"check":           Check(99),
+		"sim":             ConfigureSim("1 GiB"),
+		"sim empty":       ConfigureSim(""),
+		"sim negative":    ConfigureSim("-1"),
+		"sim too late":    ConfigureSim("1048576"),
+	} {
+		assert.Equal(t, "value", told(t, err).Kind, name)
+	}
+}
+
+func second(_ string, err error) error { return err }
+
+// TestFailures is the table of kinds.
+func TestFailures(t *testing.T) {
+	lost := &gomem.DriverError{Device: "sim:0", Call: "cuMemFree_v2", Code: 700, Kind: gomem.ErrLost}
+	for _, c := range []struct {
+		err  error
+		kind string
+	}{
+		{&gomem.LostError{Device: "sim:0", Cause: lost}, "lost"},
+		{fmt.Errorf("wrapped: %w", lost), "lost"},
+		{&gomem.BusyError{Device: "sim:0"}, "busy"},
+		{&gomem.OverlapError{}, "overlap"},
+		{&gomem.RangeError{}, "value"},
+		{gomem.ErrFreed, "freed"},
+		{gomem.ErrCancelled, "cancelled"},
+		{&engine.UnknownDeviceError{Name: "x"}, "value"},
+		{errors.New("anything else"), "failed"},
+	} {
+		w := told(t, failure(c.err))
+		assert.Equal(t, c.kind, w.Kind)
+		assert.Equal(t, c.err.Error(), w.Msg)
+	}
+
+	w := told(t, failure(fmt.Errorf("wrapped: %w", &gomem.MemoryError{Device: "sim:0", Requested: 5, Budget: -1, DeviceFree: 7, Reason: "budget",
+		Unspillable: map[string]int64{"launch": 3}, Holders: []gomem.Holder{{Label: "a"}}, Cause: errors.New("why")})))
+	assert.Equal(t, "memory", w.Kind)
+	assert.EqualValues(t, 5, w.Fields["requested"])
+	assert.EqualValues(t, -1, w.Fields["budget"])
+	assert.EqualValues(t, 7, w.Fields["device_free"])
+	assert.Equal(t, "why", w.Fields["cause"])
+	assert.Equal(t, map[string]any{"launch": 3.0}, w.Fields["unspillable"])
+	assert.Equal(t, "host", told(t, failure(&gomem.HostMemoryError{Requested: 9})).Fields["reason"])
+}
+
+// TestPanicsBecomeErrors: one that left an exported function would end the Python process.
+func TestPanicsBecomeErrors(t *testing.T) {
+	crash := func() (err error) {
+		defer rescue(&err)
+		var nothing *gomem.Device
+		return nothing.Check()
+	}
+	w := told(t, crash())
+	assert.Equal(t, "failed", w.Kind)
+	assert.Contains(t, w.Msg, "panic in the Go core")
+}
