@@ -1,0 +1,219 @@
+/* Memory that a host framework allocates by itself: room for it (reserve, make_room), taking it over and giving it back (adopt, disown), and memory
+ * that stays somebody else's (wrap). */
+#include "lane.h"
+#include "docs_calls.h"
+#include <string.h>
+
+PyTypeObject *tm_reservation_type;
+
+/* ---- reserve */
+
+typedef struct tm_reservation {
+	PyObject_HEAD
+	uint64_t token; /* 0: used up, or given back */
+	uint64_t nbytes;
+	uint32_t device;
+} tm_reservation;
+
+static PyObject *reserve(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+	static tm_signature signature = {"reserve", 2, 1, {"nbytes", "device"}};
+	PyObject *value[2];
+	if (tm_arguments(&signature, args, nargs, names, value)) return NULL;
+	int device = tm_resolve_device(value[1]);
+	int64_t nbytes = device < 0 ? -1 : tm_parse_size(value[0], device);
+	if (nbytes < 0) return NULL;
+	tm_call call = {.op = TM_OP_RESERVE, .device = (uint32_t)device, .nbytes = (uint64_t)nbytes};
+	if (tm_perform(&call, tm_devices[device].books->budget < 0 ? TM_SHORT : tm_bringing((uint32_t)device, (uint64_t)nbytes))) return NULL;
+	tm_reservation *reservation = (tm_reservation *)tm_reservation_type->tp_alloc(tm_reservation_type, 0);
+	if (!reservation) {
+		call.op = TM_OP_UNRESERVE;
+		tm_release(&call);
+		return NULL;
+	}
+	reservation->token = call.token;
+	reservation->nbytes = (uint64_t)nbytes;
+	reservation->device = (uint32_t)device;
+	return (PyObject *)reservation;
+}
+
+static void give_up(tm_reservation *reservation)
+{
+	tm_call call = {.op = TM_OP_UNRESERVE, .device = reservation->device, .token = reservation->token};
+	reservation->token = 0;
+	if (call.token) tm_release(&call);
+}
+
+static PyObject *reservation_close(PyObject *self, PyObject *unused)
+{
+	give_up((tm_reservation *)self);
+	Py_RETURN_NONE;
+}
+
+static void reservation_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+	give_up((tm_reservation *)self);
+	type->tp_free(self);
+	Py_DECREF(type);
+}
+
+static PyMethodDef reservation_methods[] = {
+	{"close", reservation_close, METH_NOARGS, "close($self, /)\n--\n\nGives the room back. Idempotent."},
+	{NULL},
+};
+
+static PyMemberDef reservation_members[] = {
+	{"nbytes", T_ULONGLONG, offsetof(tm_reservation, nbytes), READONLY, "Bytes reserved."},
+	{NULL},
+};
+
+static PyType_Slot reservation_slots[] = {
+	{Py_tp_dealloc, reservation_dealloc},
+	{Py_tp_methods, reservation_methods},
+	{Py_tp_members, reservation_members},
+	{Py_tp_doc, TM_DOC_RESERVATION},
+	{0, NULL},
+};
+static PyType_Spec reservation_spec = {"tack_memory.Reservation", sizeof(tm_reservation), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	reservation_slots};
+
+/* ---- adopt, disown */
+
+/* The names of gomem.How from 1 on. */
+static const char *const hows[] = {"cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice"};
+
+static int parse_how(PyObject *how, uint32_t *number)
+{
+	if (!PyUnicode_Check(how)) {
+		PyErr_Format(PyExc_TypeError, "how must be a str, not %.100s", Py_TYPE(how)->tp_name);
+		return -1;
+	}
+	for (uint32_t i = 0; i < sizeof hows / sizeof *hows; i++)
+		if (PyUnicode_CompareWithASCIIString(how, hows[i]) == 0) {
+			*number = i + 1;
+			return 0;
+		}
+	PyErr_Format(PyExc_ValueError, "how must be \"cuMemAlloc\", \"cuMemAllocAsync\", \"hipMalloc\", \"hipMallocAsync\" or \"zeMemAllocDevice\", not %R", how);
+	return -1;
+}
+
+/* Address and size of device memory that is not ours. */
+static int parse_range(PyObject *ptr, PyObject *nbytes, uint64_t *address, int64_t *size)
+{
+	if (tm_parse_handle(ptr, "ptr", address) || (*size = tm_parse_count(nbytes, "nbytes")) < 0) return -1;
+	if (*size && !*address) {
+		PyErr_Format(PyExc_ValueError, "ptr 0 with %lld bytes is no memory", (long long)*size);
+		return -1;
+	}
+	if (*address + (uint64_t)*size < *address) {
+		PyErr_Format(PyExc_ValueError, "%lld bytes at %R pass the end of the address space", (long long)*size, ptr);
+		return -1;
+	}
+	return 0;
+}
+
+static PyObject *adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+	static tm_signature signature = {"adopt", 3, 2, {"ptr", "nbytes", "device", "how", "stream", "reserved", "movable", "reason", "label"}};
+	PyObject *value[9], *label, *origin;
+	if (tm_arguments(&signature, args, nargs, names, value)) return NULL;
+	if (!value[3]) return PyErr_Format(PyExc_TypeError, "adopt() misses its argument 'how': the call that allocated the memory");
+	int device = tm_resolve_device(value[2]);
+	tm_call call = {.op = TM_OP_ADOPT, .device = (uint32_t)device};
+	int64_t nbytes;
+	if (device < 0 || parse_range(value[0], value[1], &call.address, &nbytes) || parse_how(value[3], &call.how)) return NULL;
+	call.nbytes = (uint64_t)nbytes;
+	if (tm_given(value[4])) {
+		if (tm_parse_handle(value[4], "stream", &call.stream)) return NULL;
+		call.stream = tm_stream_handle(device, call.stream);
+	}
+	tm_reservation *reservation = (tm_reservation *)tm_given(value[5]);
+	if (reservation) {
+		if (!Py_IS_TYPE(reservation, tm_reservation_type))
+			return PyErr_Format(PyExc_TypeError, "reserved must be what reserve() returned, not %.100s", Py_TYPE(reservation)->tp_name);
+		if (reservation->device != (uint32_t)device)
+			return PyErr_Format(PyExc_ValueError, "the room was reserved on %U, not on %U", tm_devices[reservation->device].name, tm_devices[device].name);
+		if (!reservation->token) return PyErr_Format(PyExc_ValueError, "this reservation was used or given back");
+	}
+	if (tm_forked) {
+		tm_raise_forked();
+		return NULL;
+	}
+	if (tm_new_buffer_texts(&call, value[6], value[7], value[8], &label, &origin)) return NULL;
+	if (reservation) { /* used up, whatever comes; taken under the GIL, so that no other call takes it, too */
+		call.token = reservation->token;
+		reservation->token = 0;
+	}
+	if (tm_perform(&call, reservation || tm_devices[device].books->budget < 0 ? TM_SHORT : tm_bringing((uint32_t)device, (uint64_t)nbytes))) {
+		Py_XDECREF(label);
+		Py_XDECREF(origin);
+		return NULL;
+	}
+	return tm_buffer_new(&call, label, origin);
+}
+
+static PyObject *disown(PyObject *module, PyObject *object)
+{
+	if (!Py_IS_TYPE(object, tm_buffer_type)) return PyErr_Format(PyExc_TypeError, "disown() takes a Buffer, not %.100s", Py_TYPE(object)->tp_name);
+	tm_buffer *buffer = (tm_buffer *)object;
+	uint64_t address;
+	/* The long part first, where Ctrl-C can end it; what follows hands out the address, and nothing may come in between. */
+	if (tm_make_resident(buffer, &address)) return NULL;
+	return tm_buffer_disown(buffer);
+}
+
+/* ---- wrap */
+
+static PyObject *wrap(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+	static tm_signature signature = {"wrap", 4, 4, {"ptr", "nbytes", "device", "owner"}};
+	PyObject *value[4];
+	if (tm_arguments(&signature, args, nargs, names, value)) return NULL;
+	int device = tm_resolve_device(value[2]);
+	uint64_t address;
+	int64_t nbytes;
+	if (device < 0 || parse_range(value[0], value[1], &address, &nbytes)) return NULL;
+	if (!tm_forked && nbytes) {
+		tm_call call = {.op = TM_OP_FIND, .device = (uint32_t)device, .address = address, .nbytes = (uint64_t)nbytes};
+		if (tm_perform(&call, TM_SHORT)) return NULL;
+		/* Our own memory, if the buffer is still there now that we have the GIL again. */
+		tm_buffer *found = call.result && call.index < tm_devices[device].capacity ? tm_devices[device].buffers[call.index] : NULL;
+		if (found && found->home && call.offset <= found->nbytes && (uint64_t)nbytes <= found->nbytes - call.offset)
+			return tm_view_new(found, call.offset, (uint64_t)nbytes);
+	}
+	return tm_view_foreign(address, (uint64_t)nbytes, (uint32_t)device, value[3]);
+}
+
+/* ---- make_room */
+
+static PyObject *make_room(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+	static tm_signature signature = {"make_room", 2, 1, {"nbytes", "device", "relieved"}};
+	PyObject *value[3];
+	if (tm_arguments(&signature, args, nargs, names, value)) return NULL;
+	int device = tm_resolve_device(value[1]);
+	int64_t nbytes = device < 0 ? -1 : tm_parse_size(value[0], device);
+	if (nbytes < 0) return NULL;
+	int relieved = value[2] ? PyObject_IsTrue(value[2]) : 0;
+	if (relieved < 0) return NULL;
+	tm_call call = {.op = TM_OP_MAKE_ROOM, .flags = relieved ? TM_COLLECTED | TM_RELIEVED : 0, .device = (uint32_t)device, .nbytes = (uint64_t)nbytes};
+	if (tm_perform(&call, TM_LONG)) return NULL;
+	return PyLong_FromLongLong(call.result);
+}
+
+int tm_adopt_init(PyObject *module)
+{
+	return (tm_reservation_type = tm_add_type(module, &reservation_spec)) ? 0 : -1;
+}
+
+PyMethodDef tm_adopt_methods[] = {
+	{"reserve", TM_KEYWORDS(reserve), TM_DOC_RESERVE},
+	{"adopt", TM_KEYWORDS(adopt), TM_DOC_ADOPT},
+	{"disown", disown, METH_O, "disown(buffer, /)\n--\n\nThe opposite of adopt: makes it resident, forgets it, and returns its pointer; the caller owns the memory."},
+	{"wrap", TM_KEYWORDS(wrap), TM_DOC_WRAP},
+	{"make_room", TM_KEYWORDS(make_room),
+		"make_room(nbytes, device=None, *, relieved=False)\n--\n\nA host's own allocation of nbytes failed: spills at least as much. Returns the bytes freed, 0 when nothing is left.\n"
+		"relieved: the host has collected garbage and emptied its caches for this already."},
+	{NULL},
+};

@@ -1,0 +1,72 @@
+/* allocate(), and the counting of allocations that may be long. */
+#include "lane.h"
+#include "docs_calls.h"
+
+/* Whether an allocation of nbytes will have to spill (read without a lock: a wrong guess costs some microseconds, or a late Ctrl-C). What
+ * does not pass the budget is short; without a budget the first attempt is short, too, since a full device answers by asking for help. */
+static bool passes_budget(const tm_books *books, uint64_t nbytes)
+{
+	int64_t budget = __atomic_load_n(&books->budget, __ATOMIC_RELAXED);
+	return budget >= 0 && __atomic_load_n(&books->in_use, __ATOMIC_RELAXED) + __atomic_load_n(&books->reserved, __ATOMIC_RELAXED) + (int64_t)nbytes > budget;
+}
+
+/* The common end of allocate() and adopt(): the flags and texts of a new buffer. Returns new references in label and origin. */
+int tm_new_buffer_texts(tm_call *call, PyObject *movable, PyObject *reason, PyObject *label, PyObject **label_text, PyObject **origin_text)
+{
+	*label_text = *origin_text = NULL;
+	if (movable) {
+		int yes = PyObject_IsTrue(movable);
+		if (yes < 0) return -1;
+		if (!yes) call->flags |= TM_UNMOVABLE;
+	}
+	reason = tm_given(reason);
+	if (reason && !(call->flags & TM_UNMOVABLE)) {
+		PyErr_SetString(PyExc_ValueError, "reason says why a buffer cannot move: it goes with movable=False only");
+		return -1;
+	}
+	int64_t number = tm_intern(reason, "reason");
+	if (number < 0) return -1;
+	call->reason = (uint32_t)number;
+	label = tm_given(label);
+	if (label) {
+		if ((number = tm_intern(label, "label")) < 0) return -1;
+		call->label = (uint32_t)number;
+	} else {
+		label = tm_thread_label(&call->label);
+	}
+	if (TM_UNLIKELY(tm_origins_on) && tm_origin_now(origin_text, &call->origin)) return -1;
+	*label_text = Py_XNewRef(label);
+	return 0;
+}
+
+static PyObject *allocate(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+	static tm_signature signature = {"allocate", 2, 1, {"nbytes", "device", "zero", "movable", "reason", "label"}};
+	PyObject *value[6], *label, *origin;
+	if (tm_arguments(&signature, args, nargs, names, value)) return NULL;
+	int device = tm_resolve_device(value[1]);
+	int64_t nbytes = device < 0 ? -1 : tm_parse_size(value[0], device);
+	if (nbytes < 0) return NULL;
+	tm_call call = {.op = TM_OP_ALLOCATE, .device = (uint32_t)device, .nbytes = (uint64_t)nbytes, .flags = TM_ZERO};
+	if (value[2]) {
+		int zero = PyObject_IsTrue(value[2]);
+		if (zero < 0) return NULL;
+		if (!zero) call.flags &= ~(uint32_t)TM_ZERO;
+	}
+	bool child;
+	if (tm_check_fork(device, &child)) return NULL;
+	if (tm_new_buffer_texts(&call, value[3], value[4], value[5], &label, &origin)) return NULL;
+	if (TM_UNLIKELY(child)) return tm_child_allocate(device, (uint64_t)nbytes, label, origin);
+	uint64_t moves = passes_budget(tm_devices[device].books, (uint64_t)nbytes) ? tm_bringing((uint32_t)device, (uint64_t)nbytes) : TM_SHORT;
+	if (tm_perform(&call, moves)) {
+		Py_XDECREF(label);
+		Py_XDECREF(origin);
+		return NULL;
+	}
+	return tm_buffer_new(&call, label, origin);
+}
+
+PyMethodDef tm_allocate_methods[] = {
+	{"allocate", TM_KEYWORDS(allocate), TM_DOC_ALLOCATE},
+	{NULL},
+};

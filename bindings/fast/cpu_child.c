@@ -1,0 +1,104 @@
+/* The CPU device in a forked child. Go is gone there, but what worked before a fork must still work: a host's CPU path. So buffers made in the child have
+ * their record and memory from calloc, and the books are counted here by the same rules as in gomem/books.go. Nothing is spilled on the CPU. */
+#include "lane.h"
+#include <sched.h>
+
+/* As gomem's maxSize: no request is larger, so that sums of a few sizes stay inside int64. */
+#define MOST_BYTES ((uint64_t)1 << 60)
+
+void tm_books_lock_slow(tm_books *books)
+{
+	for (int tries = 0;; tries++) {
+		uint32_t free = 0;
+		if (__atomic_load_n(&books->lock, __ATOMIC_RELAXED) == 0 &&
+		    __atomic_compare_exchange_n(&books->lock, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return;
+		if (tries > 64) sched_yield(); /* its holder lost its processor */
+	}
+}
+
+/* A CPU device that was not opened before the fork. */
+tm_books *tm_child_open_cpu(uint32_t index)
+{
+	tm_books *books = calloc(1, sizeof *books);
+	if (books) {
+		books->device = index;
+		books->budget = -1;
+	}
+	return books;
+}
+
+/* As Books.bornLocked: the rise and all maxima are one step under the lock. */
+static void born(tm_books *books, tm_record *record)
+{
+	int64_t n = (int64_t)record->size;
+	tm_books_lock(books);
+	record->sequence = ++books->sequence;
+	books->allocate_count++;
+	books->in_use += n;
+	if (books->in_use > books->peak) books->peak = books->in_use;
+	if (books->budget >= 0 && books->in_use > books->budget) books->over_budget_count++;
+	for (tm_scope *scope = books->scopes; scope; scope = scope->next) {
+		scope->own_now += n;
+		if (scope->own_now > scope->own) scope->own = scope->own_now;
+		if (books->in_use > scope->peak) scope->peak = books->in_use;
+		if (books->in_use + books->spilled > scope->footprint) scope->footprint = books->in_use + books->spilled;
+	}
+	tm_books_unlock(books);
+}
+
+/* As Books.goneLocked. */
+static void gone(tm_books *books, const tm_record *record)
+{
+	int64_t n = (int64_t)record->size;
+	tm_books_lock(books);
+	books->in_use -= n;
+	books->free_count++;
+	for (tm_scope *scope = books->scopes; scope; scope = scope->next)
+		if (record->sequence > scope->sequence) scope->own_now -= n;
+	tm_books_unlock(books);
+}
+
+/* Steals label and origin. Memory is zero, as calloc gives it, whether asked for or not. */
+PyObject *tm_child_allocate(int device, uint64_t nbytes, PyObject *label, PyObject *origin)
+{
+	tm_books *books = tm_devices[device].books;
+	tm_record *record = calloc(1, sizeof *record);
+	void *memory = record && nbytes && nbytes <= MOST_BYTES ? calloc(1, nbytes) : NULL;
+	tm_buffer *buffer = record && (memory || !nbytes) ? (tm_buffer *)tm_buffer_type->tp_alloc(tm_buffer_type, 0) : NULL;
+	if (!buffer) {
+		if (!PyErr_Occurred()) tm_raise_child_memory(device, nbytes);
+		free(memory);
+		free(record);
+		Py_XDECREF(label);
+		Py_XDECREF(origin);
+		return NULL;
+	}
+	record->word = TM_RESIDENT;
+	record->address = (uint64_t)(uintptr_t)memory;
+	record->size = nbytes;
+	record->index = UINT32_MAX;
+	record->device = (uint32_t)device;
+	born(books, record);
+	tm_touch(record, books);
+	buffer->home = buffer->record = record;
+	buffer->books = books;
+	buffer->address = UINT64_MAX;
+	buffer->nbytes = nbytes;
+	buffer->device = (uint32_t)device;
+	buffer->index = UINT32_MAX; /* in no table */
+	buffer->label = label;
+	buffer->origin = origin;
+	buffer->child = true;
+	return (PyObject *)buffer;
+}
+
+/* Lets go of a buffer on the CPU. The memory of one that the parent made stays as it is: its allocator is Go's. */
+void tm_child_drop(tm_buffer *buffer)
+{
+	tm_record *record = buffer->home;
+	gone(buffer->books, record);
+	if (!buffer->child) return;
+	free((void *)(uintptr_t)record->address);
+	free(record);
+}

@@ -1,0 +1,108 @@
+/* What crosses between the C fast lane and Go: one struct for a call, its operations, and how it can end. cgo and the generated
+ * wrappers of the control plane include this file, so it knows nothing of Python. */
+#ifndef TM_FAST_H
+#define TM_FAST_H
+#include "tm_shared.h"
+
+/* Not 0 in a forked child: the Go runtime has lost its threads there, so nothing may enter Go. */
+extern int tm_forked;
+/* Raises ForkError; needs the GIL. */
+void tm_raise_forked(void);
+
+/* The operations that operations.go carries out. Each reads the fields of tm_call named behind it, and fills those behind the arrow. */
+enum tm_op {
+	TM_OP_OPEN,           /* memory = kind (text, length nbytes), offset = ordinal -> device, record = books, name, token = stream */
+	TM_OP_ALLOCATE,       /* nbytes, flags, reason, label, origin -> index, record, address */
+	TM_OP_DROP,           /* index */
+	TM_OP_FREE,           /* index */
+	TM_OP_MAKE_RESIDENT,  /* index -> address */
+	TM_OP_ADMIT,          /* memory = uint32 indexes, nbytes = how many */
+	TM_OP_DISCHARGE,      /* the same */
+	TM_OP_ENDED,          /* */
+	TM_OP_HOLD,           /* index, reason, TM_EXPORT -> token, address */
+	TM_OP_RELEASE,        /* index, token */
+	TM_OP_HOLDS,          /* index -> text, JSON */
+	TM_OP_SPILL,          /* index -> result = bytes freed */
+	TM_OP_SPILL_ALL,      /* -> result = bytes freed */
+	TM_OP_RESTORE_ALL,    /* */
+	TM_OP_MAKE_ROOM,      /* nbytes -> result = bytes freed */
+	TM_OP_COPY_TO_HOST,   /* index, offset, memory, nbytes */
+	TM_OP_COPY_FROM_HOST, /* the same */
+	TM_OP_FILL,           /* index, offset, pattern, pattern_bytes, nbytes */
+	TM_OP_COPY,           /* index, offset <- other, other_offset; nbytes */
+	TM_OP_RAW_TO_HOST,    /* address, memory, nbytes: memory that is not ours */
+	TM_OP_RAW_FROM_HOST,  /* the same */
+	TM_OP_RAW_FILL,       /* address, pattern, pattern_bytes, nbytes */
+	TM_OP_RAW_COPY,       /* address <- other_offset (an address); nbytes */
+	TM_OP_SET_BUDGET,     /* result = bytes or -1, TM_STRICT -> result = the one before, TM_STRICT */
+	TM_OP_INFO,           /* memory = tm_info */
+	TM_OP_RESERVE,        /* nbytes -> token */
+	TM_OP_UNRESERVE,      /* token */
+	TM_OP_ADOPT,          /* address, nbytes, how, stream, token, flags, reason, label, origin -> index, record */
+	TM_OP_DISOWN,         /* index -> address */
+	TM_OP_FIND,           /* address, nbytes -> result = 1 if found, index, offset; an error where a part only is ours */
+	TM_OP_SYNCHRONIZE,    /* */
+	TM_OP_TRIM,           /* -> result = bytes released */
+	TM_OP_TRIM_HOST,      /* -> result = bytes released */
+	TM_OP_STREAM,         /* -> stream */
+	TM_OP_SET_STREAM,     /* context, stream */
+	TM_OP_JOIN,           /* stream = from, token = to */
+	TM_OP_INTERN,         /* memory = text of nbytes bytes -> label */
+	TM_OP_SET_LABEL,      /* index, label */
+};
+
+enum tm_flag {
+	TM_ZERO = 1,        /* fill new memory with zeros */
+	TM_UNMOVABLE = 2,
+	TM_NESTED = 4,      /* this thread has launches or holds open: never wait for those of others */
+	TM_COLLECTED = 8,   /* garbage was collected for this request */
+	TM_RELIEVED = 16,   /* ... and the host's caches were emptied */
+	TM_STRICT = 32,
+	TM_EXPORT = 64,
+};
+
+/* How a call ended. */
+enum tm_code {
+	TM_OK,
+	TM_COLLECT,    /* collect garbage and ask again with TM_COLLECTED */
+	TM_RELIEVE,    /* also empty the host's caches and ask again with TM_RELIEVED */
+	TM_CANCELLED,  /* Ctrl-C; every buffer is whole */
+	TM_MEMORY,     /* text: JSON, the fields of DeviceMemoryError */
+	TM_LOST,
+	TM_BUSY,       /* BufferError */
+	TM_VALUE,      /* ValueError: freed, overlapping or unknown */
+	TM_FAILED,     /* RuntimeError: a call of the driver, or an error of ours */
+};
+
+typedef struct tm_call {
+	uint32_t op; /* enum tm_op */
+	uint32_t device;
+	uint32_t index, other;
+	uint32_t flags; /* enum tm_flag */
+	uint32_t label, origin, reason; /* interned texts */
+	uint32_t how; /* gomem.How */
+	uint32_t pattern_bytes;
+	uint64_t nbytes, offset, other_offset, address, stream, context, token;
+	int64_t result;
+	uint64_t record; /* address of a tm_record or tm_books */
+	void *memory;
+	char pattern[16];
+	char name[24];
+	char *text; /* malloc'ed by Go, freed by C; NULL: none */
+	int32_t code; /* enum tm_code */
+	uint32_t spare;
+} tm_call;
+
+/* The figures of memory_info: the books as one moment, and what the driver and the pool of host memory say. -1: unknown. */
+typedef struct tm_info {
+	int64_t in_use, peak, spilled, reserved, pending_free, budget;
+	int64_t over_budget_count, spill_count, restore_count, spilled_bytes, restored_bytes;
+	int64_t strict;
+	int64_t device_free, device_total, cached, driver_allocated;
+	int64_t host_bytes;
+} tm_info;
+
+/* A call that runs on a goroutine while the thread that asked waits in slices (task.c). */
+typedef struct tm_task tm_task;
+void tm_task_finish(tm_task *task);
+#endif

@@ -1,0 +1,293 @@
+/* What the C files of the fast lane share. Everything here is called with the GIL unless it says otherwise. */
+#ifndef TM_LANE_H
+#define TM_LANE_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include <stdbool.h>
+#include "fast.h"
+
+#define TM_LIKELY(x) __builtin_expect(!!(x), 1)
+#define TM_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* ---- devices (device.c) */
+
+#define TM_MAX_DEVICES 256
+
+typedef struct tm_device {
+	tm_books *books;
+	PyObject *name;             /* "cuda:0" */
+	PyObject *relief;           /* empties the host framework's caches; NULL: none */
+	struct tm_buffer **buffers; /* the Buffer of each index, borrowed; NULL where there is none */
+	uint32_t capacity;          /* of buffers */
+	uint64_t largest;           /* of all buffers that it ever had */
+	uint32_t ordinal;
+	int32_t dlpack_type;        /* kDL... of what DLPack consumers may do with its addresses */
+	bool is_cpu;                /* goes on in a forked child */
+	bool is_cuda;               /* its streams are CUDA's (sim's, too) */
+	bool movable;
+} tm_device;
+
+extern tm_device tm_devices[TM_MAX_DEVICES];
+extern uint32_t tm_device_count;
+
+int tm_device_init(void);
+PyObject *tm_device_configure(PyObject *resolve, PyObject *parse_size);
+/* The index of a device argument (NULL: None), or -1 with an exception. */
+int tm_resolve_device(PyObject *device);
+/* A size argument in bytes, or -1 with an exception. */
+int64_t tm_parse_size(PyObject *size, int device);
+uint64_t tm_stream_handle(int device, uint64_t handle);
+/* A plain int argument >= 0, or -1 with an exception that names it. */
+int64_t tm_parse_count(PyObject *value, const char *name);
+/* An address or a handle: an int of 0 to 2^64-1. 0 on success. */
+int tm_parse_handle(PyObject *value, const char *name, uint64_t *handle);
+
+extern PyMethodDef tm_device_methods[];
+
+/* ---- calls into Go (task.c, errors.c, fork.c) */
+
+/* Carries out a call without the GIL and turns its errors into exceptions: 0, or -1 with an exception. Where Go asks for help (garbage
+ * collection, the host's caches) it helps and asks again.
+ *
+ * moves: the most bytes that the call may move, by itself and to make room. On the main thread Ctrl-C ends a call that may take long, because of that
+ * or since it may wait for other threads; then what a call that was done all the same has given is given back. */
+int tm_perform(tm_call *call, uint64_t moves);
+#define TM_SHORT ((uint64_t)0)    /* moves nothing and waits for nobody */
+#define TM_LONG UINT64_MAX
+/* What bringing nbytes to the device may move: themselves, and what goes for them; the last victim may be the largest buffer. */
+uint64_t tm_bringing(uint32_t device, uint64_t nbytes);
+/* The same for what cannot fail and must not be stopped (drops and releases); nothing in a forked child. Runs no Python. */
+void tm_release(tm_call *call);
+void tm_release_anywhere(tm_call *call); /* on any thread, with or without the GIL (a DLPack consumer's) */
+bool tm_have_gil(void);
+
+int tm_errors_init(PyObject *module);
+PyObject *tm_errors_configure(PyObject *memory_error, PyObject *lost_error, PyObject *fork_error);
+/* Raises what the call ended with, and frees its text. Always -1. */
+int tm_raise_call(tm_call *call);
+/* An exception of the call's device that says: not enough host memory (a forked child's CPU). Always -1. */
+int tm_raise_child_memory(int device, uint64_t nbytes);
+
+int tm_fork_init(void);
+/* 0; or -1 with ForkError in a forked child, except on the CPU: then *child is set. */
+int tm_check_fork(int device, bool *child);
+
+/* The number of an interned text (str or None), or -1 with an exception. */
+int64_t tm_intern(PyObject *text, const char *what);
+
+/* Whether the interpreter is going down: nothing waits for anything any more. */
+static inline bool tm_finalizing(void)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+	return Py_IsFinalizing();
+#else
+	return _Py_IsFinalizing();
+#endif
+}
+
+/* ---- launches and holds that a thread has open (nested.c) */
+
+typedef struct tm_thread tm_thread;
+/* Counts one more for the calling thread; give the result to tm_thread_leave, on any thread. NULL: no memory (nothing is counted). */
+tm_thread *tm_thread_enter(void);
+void tm_thread_leave(tm_thread *thread);
+/* The same for enter_launch and leave_launch, which have nothing to remember the thread in. */
+void tm_thread_enter_plain(void);
+void tm_thread_leave_plain(void);
+bool tm_thread_is_nested(void);
+bool tm_others_have_open(void); /* launches or holds of other threads */
+PyObject *tm_thread_label(uint32_t *number); /* of what this thread allocates: borrowed, and its interned number; NULL: none */
+
+/* ---- buffers and views (buffer.c, view.c, access.c) */
+
+typedef struct tm_buffer {
+	PyObject_HEAD
+	tm_record *record;  /* what the hot paths read: its record; tm_nowhere when it is freed, or just being freed */
+	tm_books *books;    /* of its device */
+	uint64_t address;   /* what `pointer` was made of */
+	PyObject *pointer;  /* int */
+	tm_record *home;    /* its record as long as it has one; NULL: freed */
+	uint64_t nbytes;
+	uint32_t device, index;
+	PyObject *label;    /* str or NULL */
+	PyObject *origin;   /* str or NULL */
+	PyObject *weak;
+	uint32_t busy;      /* calls into Go that name it by its index and are under way: it cannot be freed now */
+	bool child;         /* made in a forked child: record and memory are C's (cpu_child.c) */
+} tm_buffer;
+
+typedef struct tm_view {
+	PyObject_HEAD
+	tm_buffer *base;    /* NULL: somebody else's memory */
+	PyObject *owner;    /* keeps somebody else's memory alive; NULL: none */
+	uint64_t offset, nbytes;
+	uint64_t address;   /* the base's address when `pointer` was made; of foreign memory: its address */
+	PyObject *pointer;  /* int */
+	PyObject *weak;
+	uint32_t device;
+} tm_view;
+
+/* A part of a buffer, or of foreign memory: what Buffer and BufferView have in common. */
+typedef struct tm_range {
+	tm_buffer *base; /* NULL: foreign */
+	uint64_t offset, nbytes;
+	uint64_t address; /* foreign: of the first byte */
+	uint32_t device;
+} tm_range;
+
+extern PyTypeObject *tm_buffer_type, *tm_view_type, *tm_hold_type, *tm_exported_type, *tm_reservation_type, *tm_launch_type;
+extern tm_record tm_nowhere; /* its word is TM_FREE for ever */
+
+int tm_buffer_init(PyObject *module);
+int tm_view_init(PyObject *module);
+/* tm_perform for a call that names this buffer. Without the count, another thread could free it while this one has no GIL, and the index would be another
+ * buffer's. The caller has a reference, so it cannot be dropped meanwhile. */
+static inline int tm_perform_on(tm_buffer *buffer, tm_call *call, uint64_t moves)
+{
+	buffer->busy++;
+	int failed = tm_perform(call, moves);
+	buffer->busy--;
+	return failed;
+}
+
+/* A new Buffer of what Go has just given; on failure it is given back. Steals label and origin (str or NULL). */
+PyObject *tm_buffer_new(const tm_call *made, PyObject *label, PyObject *origin);
+PyObject *tm_view_new(tm_buffer *base, uint64_t offset, uint64_t nbytes);
+PyObject *tm_view_foreign(uint64_t address, uint64_t nbytes, uint32_t device, PyObject *owner);
+/* Fills in the flags and texts of a buffer that is about to be made, from arguments (NULL: not given): 0, or -1 with an exception. The texts are new
+ * references, or NULL. */
+int tm_new_buffer_texts(tm_call *call, PyObject *movable, PyObject *reason, PyObject *label, PyObject **label_text, PyObject **origin_text);
+/* Gives the memory to the caller: its address as an int; NULL with an exception, and nothing changed. */
+PyObject *tm_buffer_disown(tm_buffer *buffer);
+/* Forgets a buffer whose record is somebody else's from now on. */
+void tm_buffer_forget(tm_buffer *buffer);
+
+/* New references to the pointer; the buffer is made resident and a use is counted. */
+PyObject *tm_buffer_pointer(tm_buffer *buffer);
+PyObject *tm_view_pointer(tm_view *view);
+/* Makes a buffer resident the slow way and says where it lies: 0, or -1 with an exception. */
+int tm_make_resident(tm_buffer *buffer, uint64_t *address);
+
+/* The range of a Buffer or BufferView; or -1 with TypeError (what names the caller), ValueError for a freed one. */
+int tm_range_of(PyObject *object, const char *what, tm_range *range);
+/* 0; or -1 with ValueError for a buffer that was freed. NULL is foreign memory. To be asked again whenever the GIL was away or Python code ran. */
+int tm_check_alive(const tm_buffer *base);
+/* The buffer under a Buffer or BufferView, borrowed; NULL for foreign memory. *ok is false for anything else. */
+static inline tm_buffer *tm_root(PyObject *object, bool *ok)
+{
+	if (TM_LIKELY(Py_IS_TYPE(object, tm_buffer_type))) return (tm_buffer *)object;
+	if (TM_LIKELY(Py_IS_TYPE(object, tm_view_type))) return ((tm_view *)object)->base;
+	*ok = false;
+	return NULL;
+}
+/* Always -1: ValueError that says that the buffer was freed. */
+int tm_raise_freed(const tm_buffer *buffer);
+PyObject *tm_buffer_holds(tm_buffer *buffer);
+PyObject *tm_buffer_state(tm_buffer *buffer);
+bool tm_buffer_is_spilled(tm_buffer *buffer);
+int tm_buffer_set_label(tm_buffer *buffer, PyObject *label);
+
+/* Methods that work on a range (access.c), the same for both types. */
+extern PyMethodDef tm_access_methods[];
+
+/* ---- counting in shared memory */
+
+/* A use: one tick of the device's clock. Plain loads and stores: a lost tick only makes two uses equally old. */
+static inline void tm_touch(tm_record *record, tm_books *books)
+{
+	uint64_t now = __atomic_load_n(&books->clock, __ATOMIC_RELAXED) + 1;
+	__atomic_store_n(&books->clock, now, __ATOMIC_RELAXED);
+	__atomic_store_n(&record->last_use, now, __ATOMIC_RELAXED);
+}
+
+/* Not 0 where the kernel has no membarrier: then launch counts are raised by atomic adds. */
+extern int tm_atomic_counts;
+
+/* Counts a launch (model: launch.enter). Under a GIL plain stores are enough: only its holders write these counts, and the spiller pays for the
+ * order by membarrier between its change of the state and its look at the counts; the signal fence keeps the compiler from moving the load of
+ * the state before the store. Without a GIL, or without membarrier, both sides use sequentially consistent operations. */
+static inline void tm_raise_launch(tm_record *record)
+{
+#ifndef Py_GIL_DISABLED
+	if (TM_LIKELY(!tm_atomic_counts)) {
+		__atomic_store_n(&record->launches, __atomic_load_n(&record->launches, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		return;
+	}
+#endif
+	__atomic_fetch_add(&record->launches, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline void tm_lower_launch(tm_record *record)
+{
+#ifndef Py_GIL_DISABLED
+	if (TM_LIKELY(!tm_atomic_counts)) {
+		__atomic_store_n(&record->launches, __atomic_load_n(&record->launches, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
+		return;
+	}
+#endif
+	__atomic_fetch_sub(&record->launches, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline uint32_t tm_word(const tm_record *record) { return __atomic_load_n(&record->word, __ATOMIC_ACQUIRE); }
+
+/* The leaf lock of the books: held for some loads and stores, never across anything that can block. Needs no GIL. */
+void tm_books_lock_slow(tm_books *books);
+static inline void tm_books_lock(tm_books *books)
+{
+	uint32_t free = 0;
+	if (TM_UNLIKELY(!__atomic_compare_exchange_n(&books->lock, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))) tm_books_lock_slow(books);
+}
+static inline void tm_books_unlock(tm_books *books) { __atomic_store_n(&books->lock, 0, __ATOMIC_RELEASE); }
+
+/* ---- the CPU in a forked child (cpu_child.c) */
+PyObject *tm_child_allocate(int device, uint64_t nbytes, PyObject *label, PyObject *origin);
+void tm_child_drop(tm_buffer *buffer);
+tm_books *tm_child_open_cpu(uint32_t index);
+
+/* ---- where things were allocated (origin.c) */
+extern bool tm_origins_on;
+/* The origin of the calling Python code: 0; text is a new reference or NULL. */
+int tm_origin_now(PyObject **text, uint32_t *number);
+int tm_origin_init(PyObject *module);
+extern PyMethodDef tm_origin_methods[];
+
+/* ---- arguments (arguments.c) */
+typedef struct tm_signature {
+	const char *function;
+	int positional;          /* how many may be given by position */
+	int required;            /* of them, how many must be given */
+	const char *names[10];   /* all, those by position first */
+	PyObject *interned[10];
+} tm_signature;
+/* Sorts the arguments of a METH_FASTCALL | METH_KEYWORDS call into values (borrowed; NULL: not given): 0, or -1 with TypeError. */
+int tm_arguments(tm_signature *signature, PyObject *const *args, Py_ssize_t nargs, PyObject *names, PyObject **values);
+/* None counts as not given. */
+static inline PyObject *tm_given(PyObject *value) { return value == Py_None ? NULL : value; }
+
+/* ---- the modules of the lane */
+int tm_hold_init(PyObject *module);
+int tm_export_init(PyObject *module);
+int tm_launch_init(PyObject *module);
+int tm_adopt_init(PyObject *module);
+int tm_peak_init(PyObject *module);
+/* A device was opened: the peak scopes that are open count it, too. 0, or -1 with an exception. */
+int tm_peak_device_opened(uint32_t device);
+int tm_info_init(PyObject *module);
+int tm_pointer_slot_init(PyObject *module);
+int tm_thread_init(void);
+PyObject *tm_info_configure(PyObject *format, PyObject *format_html);
+extern PyMethodDef tm_allocate_methods[], tm_launch_methods[], tm_adopt_methods[], tm_info_methods[], tm_budget_methods[], tm_peak_methods[],
+	tm_thread_methods[];
+PyObject *tm_hold_new(PyObject *of, PyObject *reason);
+PyObject *tm_export_new(PyObject *of, PyObject *reason);
+
+/* Makes a heap type of a spec and adds it to the module. */
+PyTypeObject *tm_add_type(PyObject *module, PyType_Spec *spec);
+/* Writes two lists of methods into one. */
+int tm_join_methods(PyMethodDef *all, int room, const PyMethodDef *first, const PyMethodDef *second);
+
+#define TM_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL | METH_KEYWORDS
+#define TM_FASTCALL(function) ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL
+#endif

@@ -1,0 +1,380 @@
+/* Launch passes: a host's own (enter_launch, leave_launch), and `with launch(...)`.
+ *
+ * The fast path raises the count of each buffer under the GIL and reads its state, nothing else; the spiller pays for the order (see tm_raise_launch, and
+ * the model in gomem/model). When one is not resident, all counts are lowered again and Go makes all of them resident in one pass
+ * (gomem/admit.go); it holds them by other counts until these are raised, so that the end of a launch is the same for both ways. */
+#include "lane.h"
+#include "docs_calls.h"
+
+PyTypeObject *tm_launch_type;
+
+enum { READY = 0, SLOW = 1, WRONG = -1 };
+
+/* Lowers what raise_all has raised (model: launch.back-off). */
+static void lower_first(PyObject *const *items, Py_ssize_t count)
+{
+	for (Py_ssize_t i = 0; i < count; i++) {
+		bool ok = true;
+		tm_buffer *buffer = tm_root(items[i], &ok);
+		if (buffer) tm_lower_launch(buffer->record);
+	}
+}
+
+static int raise_wrong_item(PyObject *item, bool ok)
+{
+	if (ok)
+		PyErr_SetString(PyExc_ValueError, "the buffers of one launch must be on one device");
+	else
+		PyErr_Format(PyExc_TypeError, "a launch takes Buffers and BufferViews, not %.100s", Py_TYPE(item)->tp_name);
+	return WRONG;
+}
+
+/* Raises the count of each buffer and looks at its state: READY, all are resident and held; SLOW, not all, and nothing is held; WRONG, with an exception, and
+ * nothing is held. A freed buffer's record is tm_nowhere, which is never resident, so it needs no test of its own here. */
+static int raise_all(PyObject *const *items, Py_ssize_t count, tm_books **device)
+{
+	uint32_t differs = 0;
+	uint64_t now = 0;
+	tm_books *books = NULL;
+	for (Py_ssize_t i = 0; i < count; i++) {
+		bool ok = true;
+		tm_buffer *buffer = tm_root(items[i], &ok);
+		tm_books *its = TM_LIKELY(buffer != NULL) ? buffer->books : ok ? tm_devices[((tm_view *)items[i])->device].books : NULL;
+		if (TM_UNLIKELY(its != books)) {
+			if (books || !ok) {
+				lower_first(items, i);
+				return raise_wrong_item(items[i], ok);
+			}
+			books = its;
+			now = __atomic_load_n(&books->clock, __ATOMIC_RELAXED) + 1; /* one tick for all: they are used at one time */
+			__atomic_store_n(&books->clock, now, __ATOMIC_RELAXED);
+		}
+		if (TM_UNLIKELY(!buffer)) {
+			if (ok) continue; /* memory that is not ours: nothing to hold */
+			lower_first(items, i);
+			return raise_wrong_item(items[i], false);
+		}
+		tm_record *record = buffer->record;
+		tm_raise_launch(record);
+		differs |= tm_word(record) ^ TM_RESIDENT; /* model: launch.check */
+		__atomic_store_n(&record->last_use, now, __ATOMIC_RELAXED);
+	}
+	*device = books;
+	if (TM_LIKELY(!differs)) return READY;
+	lower_first(items, count);
+	return SLOW;
+}
+
+/* The slow path. The items cannot be relied on while the GIL is away (the host's list may change), the buffers taken from them can. */
+static int admit_all(PyObject *const *items, Py_ssize_t count)
+{
+	tm_buffer **buffers = PyMem_Malloc((size_t)count * (sizeof *buffers + sizeof(uint32_t)));
+	if (!buffers) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	uint32_t *indexes = (uint32_t *)(buffers + count);
+	Py_ssize_t ours = 0;
+	uint64_t nbytes = 0;
+	int failed = 0;
+	for (Py_ssize_t i = 0; i < count && !failed; i++) {
+		bool ok = true;
+		tm_buffer *buffer = tm_root(items[i], &ok);
+		if (!buffer) continue;
+		if (buffer->record == &tm_nowhere) {
+			failed = tm_raise_freed(buffer);
+			break;
+		}
+		buffers[ours] = (tm_buffer *)Py_NewRef(buffer);
+		buffer->busy++; /* as tm_perform_on */
+		indexes[ours++] = buffer->index;
+		nbytes += buffer->nbytes;
+	}
+	tm_call call = {.op = TM_OP_ADMIT, .device = ours ? buffers[0]->device : 0, .memory = indexes, .nbytes = (uint64_t)ours};
+	failed = failed || tm_perform(&call, tm_bringing(call.device, nbytes));
+	if (!failed) {
+		for (Py_ssize_t i = 0; i < ours; i++) tm_raise_launch(buffers[i]->home);
+		call.op = TM_OP_DISCHARGE;
+		tm_release(&call);
+	}
+	for (Py_ssize_t i = 0; i < ours; i++) {
+		buffers[i]->busy--;
+		Py_DECREF(buffers[i]);
+	}
+	PyMem_Free(buffers);
+	return failed ? -1 : 0;
+}
+
+/* Makes all resident and holds them: READY or SLOW (some were not), or WRONG with an exception. */
+static int enter_all(PyObject *const *items, Py_ssize_t count, tm_books **books)
+{
+	int state = raise_all(items, count, books);
+	if (TM_UNLIKELY(tm_forked) && state != WRONG && *books && !tm_devices[(*books)->device].is_cpu) {
+		if (state == READY) lower_first(items, count);
+		tm_raise_forked();
+		return WRONG;
+	}
+	if (TM_UNLIKELY(state == SLOW) && admit_all(items, count)) return WRONG;
+	return state;
+}
+
+/* Somebody waits for launches to end. */
+static void tell_waiting(uint32_t device)
+{
+	tm_call call = {.op = TM_OP_ENDED, .device = device};
+	tm_release(&call);
+}
+
+/* Lowers all counts (model: launch.leave): 0; or -1 with an exception, and no count is changed, when one was not raised. */
+static int leave_all(PyObject *const *items, Py_ssize_t count)
+{
+	tm_books *books = NULL;
+	for (Py_ssize_t i = 0; i < count; i++) {
+		bool ok = true;
+		tm_buffer *buffer = tm_root(items[i], &ok);
+		if (TM_UNLIKELY(!buffer)) {
+			if (ok) continue;
+			raise_wrong_item(items[i], false);
+		} else {
+			tm_record *home = buffer->home;
+			if (TM_LIKELY(home && __atomic_load_n(&home->launches, __ATOMIC_RELAXED))) {
+				tm_lower_launch(home);
+				books = buffer->books;
+				continue;
+			}
+			PyErr_SetString(PyExc_RuntimeError, "a launch is left that was not entered with these buffers");
+		}
+		while (i-- > 0) {
+			buffer = tm_root(items[i], &ok);
+			if (buffer) tm_raise_launch(buffer->home);
+		}
+		return -1;
+	}
+	if (books && TM_UNLIKELY(__atomic_load_n(&books->waiting, __ATOMIC_RELAXED))) tell_waiting(books->device);
+	return 0;
+}
+
+/* ---- the host's pass */
+
+/* The items of a sequence; *kept is to be given up at the end. */
+static PyObject *const *items_of(PyObject *buffers, Py_ssize_t *count, PyObject **kept)
+{
+	*kept = NULL;
+	if (PyList_CheckExact(buffers)) {
+		*count = PyList_GET_SIZE(buffers);
+		return ((PyListObject *)buffers)->ob_item;
+	}
+	if (!PyTuple_CheckExact(buffers)) {
+		if (!(buffers = *kept = PySequence_Fast(buffers, "a launch takes a sequence of Buffers"))) return NULL;
+	}
+	*count = PySequence_Fast_GET_SIZE(buffers);
+	return PySequence_Fast_ITEMS(buffers);
+}
+
+static PyObject *empty[1];
+
+static PyObject *enter_launch(PyObject *module, PyObject *buffers)
+{
+	Py_ssize_t count;
+	PyObject *kept;
+	tm_books *books;
+	PyObject *const *items = items_of(buffers, &count, &kept);
+	if (TM_UNLIKELY(!items)) {
+		if (PyErr_Occurred()) return NULL;
+		items = empty; /* an empty list has no array */
+	}
+	int state = enter_all(items, count, &books);
+	Py_XDECREF(kept);
+	if (TM_UNLIKELY(state == WRONG)) return NULL;
+	tm_thread_enter_plain();
+	return Py_NewRef(state == SLOW ? Py_True : Py_False);
+}
+
+static PyObject *leave_launch(PyObject *module, PyObject *buffers)
+{
+	Py_ssize_t count;
+	PyObject *kept;
+	PyObject *const *items = items_of(buffers, &count, &kept);
+	if (TM_UNLIKELY(!items)) {
+		if (PyErr_Occurred()) return NULL;
+		items = empty;
+	}
+	int failed = leave_all(items, count);
+	Py_XDECREF(kept);
+	if (TM_UNLIKELY(failed)) return NULL;
+	tm_thread_leave_plain();
+	Py_RETURN_NONE;
+}
+
+/* ---- with launch(...) */
+
+typedef struct tm_launch {
+	PyObject_VAR_HEAD
+	tm_thread *thread;
+	uint64_t stream; /* meaningful with has_stream */
+	uint32_t device; /* meaningful while entered */
+	bool has_stream, entered;
+	PyObject *items[];
+} tm_launch;
+
+static PyObject *launch_new(PyObject *const *args, Py_ssize_t count, PyObject *stream)
+{
+	uint64_t handle = 0;
+	if (tm_given(stream) && tm_parse_handle(stream, "stream", &handle)) return NULL;
+	bool foreign = false;
+	for (Py_ssize_t i = 0; i < count; i++) {
+		bool ok = true;
+		if (!tm_root(args[i], &ok)) {
+			if (!ok) {
+				raise_wrong_item(args[i], false);
+				return NULL;
+			}
+			foreign = true;
+		}
+	}
+	tm_launch *launch = PyObject_GC_NewVar(tm_launch, tm_launch_type, count);
+	if (!launch) return NULL;
+	launch->thread = NULL;
+	launch->stream = handle;
+	launch->has_stream = tm_given(stream) != NULL;
+	launch->entered = false;
+	for (Py_ssize_t i = 0; i < count; i++) launch->items[i] = Py_NewRef(args[i]);
+	/* Only foreign memory has an owner that may refer back. */
+	if (foreign) PyObject_GC_Track(launch);
+	return (PyObject *)launch;
+}
+
+static PyObject *launch_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+	Py_ssize_t count = PyVectorcall_NARGS(nargsf), nnames = names ? PyTuple_GET_SIZE(names) : 0;
+	if (nnames > 1 || (nnames && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "stream")))
+		return PyErr_Format(PyExc_TypeError, "launch() takes Buffers and the keyword 'stream' only");
+	return launch_new(args, count, nnames ? args[count] : NULL);
+}
+
+/* Orders work on another stream against the device's own: at the entry after what made the buffers resident, at the exit before a later spill. */
+static int join(tm_launch *launch, bool entry)
+{
+	tm_call call = {.op = TM_OP_STREAM, .device = launch->device};
+	if (tm_perform(&call, TM_SHORT)) return -1;
+	uint64_t theirs = tm_stream_handle((int)launch->device, launch->stream);
+	if (tm_stream_handle((int)launch->device, call.stream) == theirs) return 0;
+	call.op = TM_OP_JOIN;
+	call.stream = entry ? 0 : theirs;
+	call.token = entry ? theirs : 0;
+	return tm_perform(&call, TM_SHORT);
+}
+
+static PyObject *launch_enter(PyObject *self, PyObject *unused)
+{
+	tm_launch *launch = (tm_launch *)self;
+	Py_ssize_t count = Py_SIZE(self);
+	if (launch->entered) return PyErr_Format(PyExc_RuntimeError, "this launch is entered already");
+	tm_books *books = NULL;
+	if (enter_all(launch->items, count, &books) == WRONG) return NULL;
+	launch->entered = true;
+	launch->thread = tm_thread_enter();
+	launch->device = books ? books->device : 0;
+	PyObject *pointers = NULL;
+	if (launch->has_stream && books && !tm_forked && join(launch, true)) goto failed;
+	if (!(pointers = PyTuple_New(count))) goto failed;
+	for (Py_ssize_t i = 0; i < count; i++) {
+		PyObject *item = launch->items[i];
+		PyObject *pointer = Py_IS_TYPE(item, tm_buffer_type) ? tm_buffer_pointer((tm_buffer *)item) : tm_view_pointer((tm_view *)item);
+		if (!pointer) goto failed;
+		PyTuple_SET_ITEM(pointers, i, pointer);
+	}
+	return pointers;
+failed:
+	Py_XDECREF(pointers);
+	launch->entered = false;
+	tm_thread_leave(launch->thread);
+	launch->thread = NULL;
+	leave_all(launch->items, count); /* cannot fail: they were just raised */
+	return NULL;
+}
+
+/* Ends the launch; -1 with an exception where the streams could not be joined: the holds have ended all the same. */
+static int leave(tm_launch *launch)
+{
+	launch->entered = false;
+	tm_thread_leave(launch->thread);
+	launch->thread = NULL;
+	int failed = launch->has_stream && Py_SIZE(launch) && !tm_forked ? join(launch, false) : 0;
+	PyObject *type = NULL, *value = NULL, *traceback = NULL;
+	if (failed) PyErr_Fetch(&type, &value, &traceback);
+	failed |= leave_all(launch->items, Py_SIZE(launch));
+	if (type) PyErr_Restore(type, value, traceback);
+	return failed;
+}
+
+static PyObject *launch_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	tm_launch *launch = (tm_launch *)self;
+	if (!launch->entered) return PyErr_Format(PyExc_RuntimeError, "this launch is not entered");
+	if (leave(launch)) return NULL;
+	Py_RETURN_NONE;
+}
+
+static int launch_traverse(PyObject *self, visitproc visit, void *arg)
+{
+	Py_VISIT(Py_TYPE(self));
+	for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) Py_VISIT(((tm_launch *)self)->items[i]);
+	return 0;
+}
+
+static void launch_dealloc(PyObject *self)
+{
+	tm_launch *launch = (tm_launch *)self;
+	PyTypeObject *type = Py_TYPE(self);
+	PyObject_GC_UnTrack(self);
+	if (launch->entered) { /* a block that never came to its end, of a generator that was dropped */
+		PyObject *kind, *value, *traceback;
+		PyErr_Fetch(&kind, &value, &traceback);
+		if (leave(launch)) PyErr_WriteUnraisable(NULL);
+		PyErr_Restore(kind, value, traceback);
+	}
+	for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) Py_DECREF(launch->items[i]);
+	type->tp_free(self);
+	Py_DECREF(type);
+}
+
+static PyObject *launch_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	PyObject *stream = NULL;
+	if (keywords && PyDict_GET_SIZE(keywords)) {
+		stream = PyDict_GetItemString(keywords, "stream");
+		if (!stream || PyDict_GET_SIZE(keywords) > 1) return PyErr_Format(PyExc_TypeError, "launch() takes Buffers and the keyword 'stream' only");
+	}
+	return launch_new(PySequence_Fast_ITEMS(args), PyTuple_GET_SIZE(args), stream);
+}
+
+static PyMethodDef launch_methods[] = {
+	{"__enter__", launch_enter, METH_NOARGS, NULL},
+	{"__exit__", TM_FASTCALL(launch_exit), NULL},
+	{NULL},
+};
+
+static PyType_Slot launch_slots[] = {
+	{Py_tp_new, launch_tp_new},
+	{Py_tp_dealloc, launch_dealloc},
+	{Py_tp_traverse, launch_traverse},
+	{Py_tp_methods, launch_methods},
+	{Py_tp_doc, TM_DOC_LAUNCH},
+	{0, NULL},
+};
+static PyType_Spec launch_spec = {"tack_memory.launch", offsetof(tm_launch, items), sizeof(PyObject *), Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, launch_slots};
+
+int tm_launch_init(PyObject *module)
+{
+	if (!(tm_launch_type = tm_add_type(module, &launch_spec))) return -1;
+	tm_launch_type->tp_vectorcall = launch_vectorcall;
+	return 0;
+}
+
+PyMethodDef tm_launch_methods[] = {
+	{"enter_launch", enter_launch, METH_O,
+		"enter_launch(buffers, /)\n--\n\nA host's launch pass: all resident and held. True when something was restored. Give the same sequence to leave_launch."},
+	{"leave_launch", leave_launch, METH_O, "leave_launch(buffers, /)\n--\n\nEnds what enter_launch began."},
+	{NULL},
+};

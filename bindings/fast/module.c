@@ -1,0 +1,84 @@
+/* The module _fast. */
+#include "lane.h"
+#include "_cgo_export.h"
+
+PyTypeObject *tm_add_type(PyObject *module, PyType_Spec *spec)
+{
+	PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+	if (type && PyModule_AddType(module, type)) Py_CLEAR(type);
+	return type;
+}
+
+int tm_join_methods(PyMethodDef *all, int room, const PyMethodDef *first, const PyMethodDef *second)
+{
+	int count = 0;
+	for (const PyMethodDef *list = first; list; list = list == first ? second : NULL)
+		for (const PyMethodDef *method = list; method->ml_name; method++) {
+			if (count == room - 1) {
+				PyErr_SetString(PyExc_SystemError, "no room for all methods");
+				return -1;
+			}
+			all[count++] = *method;
+		}
+	return 0;
+}
+
+static PyObject *configure(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+	static tm_signature signature = {"configure", 0, 0,
+		{"resolve_device", "parse_size", "memory_error", "lost_error", "fork_error", "format_info", "format_info_html"}};
+	PyObject *value[7];
+	if (tm_arguments(&signature, args, nargs, names, value)) return NULL;
+	PyObject *parts[] = {tm_device_configure(value[0], value[1]), tm_errors_configure(value[2], value[3], value[4]), tm_info_configure(value[5], value[6])};
+	bool whole = parts[0] && parts[1] && parts[2];
+	for (int i = 0; i < 3; i++) Py_XDECREF(parts[i]);
+	if (!whole) return NULL;
+	Py_RETURN_NONE;
+}
+
+static PyMethodDef configure_methods[] = {
+	{"configure", TM_KEYWORDS(configure),
+		"configure(*, resolve_device, parse_size, memory_error, lost_error, fork_error, format_info, format_info_html)\n--\n\n"
+		"What Python does for this module: called once, by the package."},
+	{NULL},
+};
+
+static int execute(PyObject *module)
+{
+	static bool once; /* types and tables are the process's, like the Go core: see below */
+	if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+		PyErr_SetString(PyExc_ImportError, "tack_memory does not support subinterpreters: its core is one per process");
+		return -1;
+	}
+	if (once) {
+		PyErr_SetString(PyExc_ImportError, "tack_memory._native._fast can be loaded once per process only");
+		return -1;
+	}
+	PyMethodDef *const methods[] = {configure_methods, tm_device_methods, tm_allocate_methods, tm_launch_methods, tm_adopt_methods, tm_info_methods,
+		tm_budget_methods, tm_peak_methods, tm_thread_methods, tm_origin_methods};
+	for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+		if (PyModule_AddFunctions(module, methods[i])) return -1;
+	if (tm_errors_init(module) || tm_device_init() || tm_thread_init() || tm_origin_init(module) || tm_fork_init() || tm_buffer_init(module) ||
+	    tm_view_init(module) || tm_hold_init(module) || tm_export_init(module) || tm_launch_init(module) || tm_adopt_init(module) || tm_peak_init(module) ||
+	    tm_info_init(module) || tm_pointer_slot_init(module))
+		return -1;
+	tm_atomic_counts = !tmPlainCounts();
+	once = true;
+	return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+	{Py_mod_exec, execute},
+#ifdef Py_mod_multiple_interpreters
+	{Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#ifdef Py_mod_gil
+	{Py_mod_gil, Py_MOD_GIL_USED},
+#endif
+	{0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "tack_memory._native._fast",
+	.m_doc = "The C fast lane: buffers, launches, peaks and figures.", .m_slots = slots};
+
+PyMODINIT_FUNC PyInit__fast(void) { return PyModuleDef_Init(&definition); }

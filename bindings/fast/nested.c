@@ -1,0 +1,114 @@
+/* What a thread has open (launches and holds), and the label that it gives to what it allocates.
+ *
+ * A call of a thread that has something open never waits for the launches of others, who may be waiting for this thread's. Whoever closes a hold lowers the
+ * count of the thread that opened it, also from another thread, so the count lives as long as its thread or its last open hold. */
+#include "lane.h"
+#include <pthread.h>
+
+struct tm_thread {
+	uint32_t open;       /* launches and holds; with the GIL */
+	uint32_t references; /* the thread itself, and each open launch or hold; atomic */
+	PyObject *label;     /* str or NULL; the thread's own, with the GIL */
+	uint32_t label_number;
+};
+
+/* initial-exec: one instruction to read, where a call would cost as much as all the rest of a launch pass. Eight bytes of static TLS are no burden for
+ * a library that is loaded late; Go's runtime in the same object has static TLS, too. */
+static __thread tm_thread *mine __attribute__((tls_model("initial-exec")));
+static pthread_key_t at_thread_end;
+static uint32_t open_by_all; /* launches and holds of all threads; with the GIL */
+
+static void unreference(tm_thread *thread)
+{
+	if (__atomic_sub_fetch(&thread->references, 1, __ATOMIC_ACQ_REL) == 0) free(thread);
+}
+
+/* The label is not given back: no GIL here. A thread that sets labels in a block has none at its end. */
+static void thread_ended(void *thread) { unreference(thread); }
+
+static tm_thread *make(void)
+{
+	tm_thread *thread = calloc(1, sizeof *thread);
+	if (!thread) return NULL;
+	thread->references = 1;
+	if (pthread_setspecific(at_thread_end, thread)) {
+		free(thread);
+		return NULL;
+	}
+	return mine = thread;
+}
+
+static inline tm_thread *current(void) { return TM_LIKELY(mine != NULL) ? mine : make(); }
+
+int tm_thread_init(void)
+{
+	if (pthread_key_create(&at_thread_end, thread_ended)) {
+		PyErr_SetString(PyExc_ImportError, "tack_memory: the process has no thread-specific key left");
+		return -1;
+	}
+	return 0;
+}
+
+tm_thread *tm_thread_enter(void)
+{
+	tm_thread *thread = current();
+	if (!thread) return NULL;
+	__atomic_fetch_add(&thread->references, 1, __ATOMIC_RELAXED);
+	thread->open++;
+	open_by_all++;
+	return thread;
+}
+
+void tm_thread_leave(tm_thread *thread)
+{
+	if (!thread) return;
+	thread->open--;
+	open_by_all--;
+	unreference(thread);
+}
+
+/* A pass that is left on another thread than it was entered on would leave the one with too many and the other with too few: the count stops at
+ * zero, and too many only makes that thread fail where it could have waited. Plain launches are entered and left by one function. */
+void tm_thread_enter_plain(void)
+{
+	tm_thread *thread = current();
+	if (!thread) return;
+	thread->open++;
+	open_by_all++;
+}
+
+void tm_thread_leave_plain(void)
+{
+	tm_thread *thread = mine;
+	if (!thread || !thread->open) return;
+	thread->open--;
+	open_by_all--;
+}
+
+bool tm_thread_is_nested(void) { return mine && mine->open > 0; }
+
+bool tm_others_have_open(void) { return open_by_all > (mine ? mine->open : 0); }
+
+PyObject *tm_thread_label(uint32_t *number)
+{
+	if (!mine || !mine->label) return NULL;
+	*number = mine->label_number;
+	return mine->label;
+}
+
+static PyObject *set_label(PyObject *module, PyObject *label)
+{
+	int64_t number = tm_intern(label, "label");
+	if (number < 0) return NULL;
+	tm_thread *thread = current();
+	if (!thread) return PyErr_NoMemory();
+	PyObject *before = thread->label;
+	thread->label = label == Py_None ? NULL : Py_NewRef(label);
+	thread->label_number = (uint32_t)number;
+	return before ? before : Py_NewRef(Py_None);
+}
+
+PyMethodDef tm_thread_methods[] = {
+	{"set_label", set_label, METH_O, "set_label(label, /)\n--\n\nThe label of what this thread allocates from now on; returns the one before."},
+	{NULL},
+};
