@@ -1,0 +1,151 @@
+"""Exact accounting of a GPU array framework's device memory, and spilling to host memory under a budget.
+
+    import tack_memory
+
+    with tack_memory.memory_peak() as peak:
+        ...
+    print(peak.bytes)                            # the most device memory that the block held
+
+    tack_memory.set_memory_budget("8 GiB")       # from now on arrays used least recently are spilled
+    print(tack_memory.memory_info())
+
+A size is an int of bytes or a string such as "24 MiB", "1.5GB" or "80%". A device is None (the current one), "cuda:0", "cuda", an ordinal,
+or a framework's own device object. Everything may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from . import _devices, _errors, _hosts, _logging
+from ._accounting import MemoryPeak, format_info, format_info_html, memory_peak
+from ._arrays import hold, label, restore, spill
+from ._budget import get_memory_budget, memory_budget, set_memory_budget
+from ._devices import devices
+from ._errors import DeviceLostError, DeviceMemoryError, ForkError, Holder
+from ._native import _fast
+from ._version import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._native._fast import (
+        Buffer,
+        BufferView,
+        Exported,
+        MemoryInfo,
+        Reservation,
+        adopt,
+        allocate,
+        empty_cache,
+        empty_host_pool,
+        launch,
+        memory_info,
+        reserve,
+        reset_peak_memory,
+        set_origins,
+        stream,
+        synchronize,
+        wrap,
+    )
+    from ._report import MemoryReport, memory_report
+    from ._timeline import Timeline, record_timeline
+    from .hosts import HostHasMemoryError, MissingSeamError, install, uninstall
+else:
+    Buffer = _fast.Buffer
+    BufferView = _fast.BufferView
+    Exported = _fast.Exported
+    MemoryInfo = _fast.MemoryInfo
+    Reservation = _fast.Reservation
+    adopt = _fast.adopt
+    allocate = _fast.allocate
+    empty_cache = _fast.empty_cache
+    empty_host_pool = _fast.empty_host_pool
+    launch = _fast.launch
+    memory_info = _fast.memory_info
+    reserve = _fast.reserve
+    reset_peak_memory = _fast.reset_peak_memory
+    set_origins = _fast.set_origins
+    stream = _fast.stream
+    synchronize = _fast.synchronize
+    wrap = _fast.wrap
+
+__all__ = [
+    "Buffer",
+    "BufferView",
+    "DeviceLostError",
+    "DeviceMemoryError",
+    "Exported",
+    "ForkError",
+    "Holder",
+    "HostHasMemoryError",
+    "MemoryInfo",
+    "MemoryPeak",
+    "MemoryReport",
+    "MissingSeamError",
+    "Reservation",
+    "Timeline",
+    "__version__",
+    "adopt",
+    "allocate",
+    "devices",
+    "empty_cache",
+    "empty_host_pool",
+    "get_memory_budget",
+    "hold",
+    "install",
+    "label",
+    "launch",
+    "memory_budget",
+    "memory_info",
+    "memory_peak",
+    "memory_report",
+    "record_timeline",
+    "reserve",
+    "reset_peak_memory",
+    "restore",
+    "set_memory_budget",
+    "set_origins",
+    "spill",
+    "stream",
+    "synchronize",
+    "uninstall",
+    "wrap",
+]
+
+# What many programs never use is imported at its first use.
+_LAZY = {
+    "HostHasMemoryError": "hosts",
+    "MemoryReport": "_report",
+    "MissingSeamError": "hosts",
+    "Timeline": "_timeline",
+    "install": "hosts",
+    "memory_report": "_report",
+    "record_timeline": "_timeline",
+    "uninstall": "hosts",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value  # the next look-up does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
+
+
+_logging.configure()
+_fast.configure(
+    resolve_device=_devices.resolve,
+    parse_size=_devices.size_on,
+    memory_error=_errors.memory_error,
+    lost_error=DeviceLostError,
+    fork_error=ForkError,
+    format_info=format_info,
+    format_info_html=format_info_html,
+)
+_hosts.watch(_devices.default_device_changed)

@@ -1,0 +1,231 @@
+"""From whatever names a device to the device: None, "cuda:0", "cuda", an ordinal, or a framework's own device object.
+
+A device is opened when it is first named. Opening a device loads its driver and creates no context on it; the first allocation does.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock
+from operator import index as _integer
+
+from . import _hosts
+from ._control import call, call_json
+from ._logging import debug
+from ._native import _fast, sim_library_path
+from ._settings import KINDS, parse_device_name, settings
+from ._sizes import format_bytes, parse_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, SupportsIndex
+
+    Device = SupportsIndex | str | object | None
+
+DEFAULT_KINDS = ("cuda", "hip", "level_zero")
+"""Where the default device is looked for, in this order; sim only if TACK_MEMORY_SIM names one; then the CPU."""
+
+_lock = RLock()  # guards all below; may be held across a driver's loading, never taken by a destructor
+_opened: dict[str, int] = {}  # name -> index in this process
+_prepared = False
+_default: str | None = None  # the default device where no framework is plugged in; found once
+
+
+def _new_lock_in_child() -> None:
+    global _lock
+    _lock = RLock()  # the thread that held it does not exist in the child
+
+
+os.register_at_fork(after_in_child=_new_lock_in_child)
+
+
+def resolve(device: Device) -> int:
+    """Return the index of a device; open it, if it was not open yet. Called by the C lane for what it does not know.
+
+    Raises
+    ------
+    ValueError
+        There is no such device; the text lists those there are. Also where plugged-in frameworks disagree about None.
+    TypeError
+        `device` is of a type that cannot name a device.
+    """
+    name = _name(device)
+    index = _opened.get(name)
+    return _open(name) if index is None else index
+
+
+def resolve_name(device: Device) -> str:
+    """Return the full name of a device, "cuda:0"; open it, if it was not open yet."""
+    name = _name(device)
+    if name not in _opened:
+        _open(name)
+    return name
+
+
+def devices() -> list[str]:
+    """The names of the devices that can be used, the default kind first.
+
+    Drivers are loaded to find out; no context is created. Devices of the software driver ("sim:0") are listed where TACK_MEMORY_SIM
+    asks for them or they were named before. May be called from any thread.
+    """
+    return [found["name"] for found in describe() if found["usable"] and _is_offered(found)]
+
+
+def describe() -> list[dict[str, Any]]:
+    """What Go knows of each device, working or not: name, kind, ordinal, usable, library, version, total, pools, why."""
+    _prepare()
+    found: list[dict[str, Any]] = call_json("Devices")
+    order = {kind: place for place, kind in enumerate(KINDS)}
+    return sorted(found, key=lambda device: (order.get(device["kind"], len(order)), device["ordinal"]))
+
+
+def total_of(device: str) -> int | None:
+    """The total memory of a device in bytes; None where it is unknown."""
+    total: int | None = _fast.memory_info(device).device_total
+    return total
+
+
+def size_on(size: object, index: int) -> int:
+    """A size argument in bytes; a percentage is one of the total of the device with this index."""
+    name = _fast.device_names()[index]
+    return parse_size(size, lambda: total_of(name), of=name)
+
+
+def default_device_changed() -> None:
+    """The set of plugged-in frameworks changed: None is asked anew from now on."""
+    _fast.set_default_device(None)
+
+
+def _name(device: Device) -> str:
+    if device is None:
+        return _current()
+    if isinstance(device, str):
+        return _from_text(device)
+    for host in _hosts.registered():
+        name = host.device_of(device)
+        if name is not None:
+            return name
+    if isinstance(device, bool):
+        raise TypeError(f"a device cannot be the bool {device}; {_known()}")
+    try:
+        ordinal = _integer(device)  # type: ignore[arg-type]  # whatever is no integer raises
+    except TypeError:
+        raise TypeError(f"a device cannot be of type {type(device).__name__}; {_known()}") from None
+    return _from_ordinal(ordinal)
+
+
+def _from_text(text: str) -> str:
+    if text in _opened:
+        return text
+    parsed = parse_device_name(text)
+    if parsed is None:
+        raise ValueError(f"unknown device {text!r}; {_known()}")
+    kind, ordinal = parsed
+    if kind in ("cpu", "metal") and ordinal is None:
+        return kind if kind == "cpu" else f"{kind}:0"
+    if kind == "cpu":
+        raise ValueError(f"unknown device {text!r}: there is one CPU device, \"cpu\"; {_known()}")
+    if ordinal is not None:
+        return text
+    current = _current()
+    return current if current.partition(":")[0] == kind else f"{kind}:0"
+
+
+def _from_ordinal(ordinal: int) -> str:
+    kind = _current().partition(":")[0]
+    if ordinal < 0 or (kind == "cpu" and ordinal > 0):
+        raise ValueError(f"unknown device {ordinal}: the current kind of device is {kind}; {_known()}")
+    return "cpu" if kind == "cpu" else f"{kind}:{ordinal}"
+
+
+def _current() -> str:
+    """What None means now."""
+    hosts = _hosts.registered()
+    if not hosts:
+        return _find_default()
+    current = {host.name: host.current_device() for host in hosts}
+    if len(set(current.values())) > 1:
+        told = ", ".join(f"{name} uses {device}" for name, device in current.items())
+        raise ValueError(f"name a device: {told}")
+    return next(iter(current.values()))
+
+
+def _find_default() -> str:
+    """The default device where no framework is plugged in. The C lane remembers it, so this runs once."""
+    global _default
+    if _default is None:
+        if _fast.forked():
+            return "cpu"  # no driver can be asked in a forked child, and no other device works there
+        with _lock:
+            usable = [device["name"] for device in describe() if device["usable"]]
+            kinds = DEFAULT_KINDS if settings.sim is None else (*DEFAULT_KINDS, "sim")
+            candidates = (name for kind in kinds for name in usable if name.partition(":")[0] == kind)
+            _default = next(candidates, "cpu")
+        debug("default device: %s", _default)
+    if not _hosts.registered():
+        _fast.set_default_device(_opened[_default] if _default in _opened else _open(_default))
+    return _default
+
+
+def _open(name: str) -> int:
+    kind, _, ordinal = name.partition(":")
+    with _lock:
+        index = _opened.get(name)
+        if index is not None:
+            return index
+        if not _fast.forked():
+            _prepare()
+        try:
+            index = _fast.open_device(kind, int(ordinal or 0))
+        except ValueError as error:
+            why = str(error).partition("; there are:")[0]
+            raise ValueError(f"unknown device {name!r}: {why}; {_known()}") from None
+        _opened[name] = index
+        try:
+            _apply_budget(name)
+        except BaseException:
+            del _opened[name]  # the next use reads the switch again, and fails as this one does
+            raise
+    debug("opened %s", name)
+    return index
+
+
+def _apply_budget(name: str) -> None:
+    """Give a device that was just opened the budget of TACK_MEMORY_BUDGET."""
+    written = settings.budget_of(name)
+    if written is None:
+        return
+    text, _ = written
+    try:
+        budget = parse_size(text, lambda: total_of(name), of=name)
+    except ValueError as error:
+        raise ValueError(f"TACK_MEMORY_BUDGET: {error}") from None
+    _fast.set_memory_budget(budget, name)
+    debug("budget of %s: %s, from TACK_MEMORY_BUDGET", name, format_bytes(budget))
+
+
+def _prepare() -> None:
+    """What Go must know before it opens its first device."""
+    global _prepared
+    with _lock:
+        if _prepared:
+            return
+        call("SetSimLibrary", sim_library_path())
+        if settings.sim is not None:
+            call("ConfigureSim", ",".join(str(capacity) for capacity in settings.sim))
+        if settings.host_limit is not None:
+            call("SetHostLimit", settings.host_limit)
+        call("SetCheck", settings.check)
+        _prepared = True
+
+
+def _is_offered(device: dict[str, Any]) -> bool:
+    return device["kind"] != "sim" or settings.sim is not None or device["name"] in _opened
+
+
+def _known() -> str:
+    """The end of an error's text: the devices there are. In a forked child only those that are open can be told."""
+    names = list(_opened) if _fast.forked() else devices()
+    if not any(name.startswith("sim:") for name in names):
+        names.append("sim:0 (simulated, only when named)")
+    return "known devices: " + ", ".join(names)

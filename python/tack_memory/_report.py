@@ -1,0 +1,137 @@
+"""What holds the memory of a device: a consistent copy of the holders, the holds, what is spilled, and the caches."""
+
+from __future__ import annotations
+
+import sys
+
+from ._accounting import format_info, format_info_html
+from ._control import call_json
+from ._devices import resolve, resolve_name
+from ._errors import Holder
+from ._native import _fast
+from ._sizes import format_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TextIO
+
+    from ._devices import Device
+    from ._native._fast import MemoryInfo
+
+
+class MemoryReport:
+    """What held the memory of one device at one moment. It keeps no buffer alive.
+
+    Attributes
+    ----------
+    device : str
+        "cuda:0".
+    info : MemoryInfo
+        The figures of the device.
+    holders : list of Holder
+        What holds memory, by label and origin, the largest first.
+    holds : dict of str to int
+        Bytes on the device that cannot be spilled now, by reason.
+    spilled : int
+        Bytes of buffers that lie in host memory.
+    cached : int or None
+        Bytes that the device's caches keep and could give back; None: unknown.
+    host_used, host_pooled : int
+        Host memory of spilled copies, and what is kept ready for more of them, of all devices together.
+    """
+
+    __slots__ = ("cached", "device", "holders", "holds", "host_pooled", "host_used", "info", "spilled")
+
+    def __init__(self, info: MemoryInfo, told: dict[str, Any]) -> None:
+        pool = told.get("host_pool") or {}
+        self.device: str = str(info.device)
+        self.info = info
+        self.holders = [Holder(fields) for fields in told.get("holders") or ()]
+        self.holds: dict[str, int] = dict(sorted((told.get("unspillable") or {}).items(), key=lambda item: (-item[1], item[0])))
+        self.spilled = sum(holder.spilled for holder in self.holders)
+        self.cached = info.cached
+        self.host_used: int = pool.get("used") or 0
+        self.host_pooled: int = pool.get("pooled") or 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values (ints of bytes), fit for JSON."""
+        return {
+            "device": self.device,
+            "info": info_to_dict(self.info),
+            "holders": [holder.to_dict() for holder in self.holders],
+            "holds": dict(self.holds),
+            "spilled": self.spilled,
+            "cached": self.cached,
+            "host_pool": {"used": self.host_used, "pooled": self.host_pooled},
+        }
+
+    def print(self, file: TextIO | None = None) -> None:
+        """Write the report as text, to `file` or to the standard output."""
+        print(self, file=sys.stdout if file is None else file)
+
+    def __str__(self) -> str:
+        lines = [format_info(self.info)]
+        if self.holders:
+            lines.append(f"{'bytes':>10} {'on device':>10} {'spilled':>10} {'count':>7}  holder")
+        for holder in self.holders:
+            sizes = [f"{format_bytes(nbytes):>10}" for nbytes in (holder.bytes, holder.resident, holder.spilled)]
+            lines.append(f"{' '.join(sizes)} {holder.count:>7}  {holder.name}" + (f"  [{holder.holds}]" if holder.holds else ""))
+        if not self.holders:
+            lines.append("no live buffers")
+        for reason, nbytes in self.holds.items():
+            lines.append(f"cannot be spilled now: {format_bytes(nbytes)} ({reason})")
+        lines.append(f"host memory: {format_bytes(self.host_used)} of spilled copies, {format_bytes(self.host_pooled)} pooled")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<MemoryReport {self.device}: {format_bytes(self.info.in_use)} in use by {len(self.holders)} holders>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        head = "".join(f"<th>{name}</th>" for name in ("bytes", "on device", "spilled", "count", "holder", "holds"))
+        rows = "".join(
+            "<tr>"
+            + "".join(f"<td style='text-align:right'>{format_bytes(nbytes)}</td>" for nbytes in (holder.bytes, holder.resident, holder.spilled))
+            + f"<td style='text-align:right'>{holder.count}</td><td style='text-align:left'>{escape(holder.name)}</td><td>{escape(holder.holds)}</td></tr>"
+            for holder in self.holders
+        )
+        held = "".join(f"<li>cannot be spilled now: {format_bytes(nbytes)} ({escape(reason)})</li>" for reason, nbytes in self.holds.items())
+        host = f"<li>host memory: {format_bytes(self.host_used)} of spilled copies, {format_bytes(self.host_pooled)} pooled</li>"
+        return f"{format_info_html(self.info)}<table><tr>{head}</tr>{rows}</table><ul>{held}{host}</ul>"
+
+
+def memory_report(device: Device = None) -> MemoryReport:
+    """Return what holds the memory of a device: holders by origin, holds by reason, what is spilled, and caches.
+
+    Parameters
+    ----------
+    device : device, optional
+        Which device; by default the current one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There is no such device.
+    ForkError
+        In a forked child process.
+
+    Notes
+    -----
+    May be called from any thread, also while others allocate. The holders are one consistent copy; `info` is another one, taken just
+    before.
+    """
+    name = resolve_name(device)
+    return MemoryReport(_fast.memory_info(name), call_json("Report", resolve(name)))
+
+
+def info_to_dict(info: MemoryInfo) -> dict[str, Any]:
+    """A MemoryInfo with its attributes as a dict of plain values."""
+    return {name: getattr(info, name) for name in INFO_FIELDS}
+
+
+INFO_FIELDS = (
+    "device", "in_use", "peak", "cached", "spilled", "device_free", "device_total", "budget", "strict", "footprint", "available", "reserved",
+    "pending_free", "over_budget", "over_budget_count", "spill_count", "restore_count", "spilled_bytes", "restored_bytes", "host_bytes",
+    "driver_allocated",
+)  # fmt: skip

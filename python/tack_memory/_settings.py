@@ -1,0 +1,141 @@
+"""The switches of the environment.
+
+Their syntax is checked when the package is imported, so that a typing error shows at once; what a value means (a percentage, a
+library) is worked out at the first use of the device. An empty variable counts as not set.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ._sizes import check_syntax, parse_size
+
+KINDS = ("cuda", "hip", "level_zero", "metal", "cpu", "sim")
+"""The kinds of device, in the order in which a default is looked for."""
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+SWITCHES = {
+    "TACK_MEMORY_BUDGET": 'budget of each device ("8GiB", "80%"), or of some ("cuda:0=8GiB,cuda:1=50%")',
+    "TACK_MEMORY_AUTOINSTALL": "0: frameworks are not plugged in by themselves",
+    "TACK_MEMORY_LOG": "level of the log on stderr: debug, info, warning or error",
+    "TACK_MEMORY_HOST_LIMIT": 'most bytes that host copies of spilled buffers may take ("16 GiB"); else 80 % of what is available',
+    "TACK_MEMORY_CUDA_LIBRARY": "the CUDA driver library to load, in place of libcuda.so.1",
+    "TACK_MEMORY_HIP_LIBRARY": "the HIP library to load",
+    "TACK_MEMORY_LEVEL_ZERO_LIBRARY": "the Level Zero loader to load",
+    "TACK_MEMORY_SIM": 'capacity of simulated devices, one a device: "256 MiB,64 MiB"',
+    "TACK_MEMORY_CHECK": "1: verify the books after every operation (slow)",
+}
+"""Each switch and what it does, in a few words; shown by `python -m tack_memory doctor`."""
+
+
+class Settings:
+    """The values of the switches: as written where they depend on a device, parsed otherwise."""
+
+    __slots__ = ("autoinstall", "budget", "budgets", "check", "host_limit", "log", "sim")
+
+    def __init__(self, environ: os._Environ[str] | dict[str, str]) -> None:
+        """Read the switches from `environ`. Raises ValueError, naming the variable, where one has a wrong form."""
+        self.autoinstall: bool = _boolean(environ, "TACK_MEMORY_AUTOINSTALL", True)
+        self.check: bool = _boolean(environ, "TACK_MEMORY_CHECK", False)
+        self.log: str | None = _level(environ, "TACK_MEMORY_LOG")
+        self.budget: str | None  # of every device that is not named; a size as written
+        self.budgets: dict[str, str]  # device or kind -> size as written
+        self.budget, self.budgets = _budgets(environ, "TACK_MEMORY_BUDGET")
+        self.host_limit: int | None = _host_limit(environ, "TACK_MEMORY_HOST_LIMIT")
+        self.sim: tuple[int, ...] | None = _capacities(environ, "TACK_MEMORY_SIM")
+
+    def budget_of(self, device: str) -> tuple[str, bool] | None:
+        """The budget of a device as it was written, and whether the device (or its kind) was named; None: no budget."""
+        for key in (device, device.partition(":")[0]):
+            if key in self.budgets:
+                return self.budgets[key], True
+        return None if self.budget is None else (self.budget, False)
+
+
+def parse_device_name(text: str) -> tuple[str, int | None] | None:
+    """Split "cuda:1" into its kind and ordinal (None for the kind alone); None: not the form of a device's name."""
+    kind, colon, ordinal = text.partition(":")
+    if kind not in KINDS:
+        return None
+    if not colon:
+        return kind, None
+    if not (ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= 4 and str(int(ordinal)) == ordinal):
+        return None
+    return kind, int(ordinal)
+
+
+def _read(environ: os._Environ[str] | dict[str, str], name: str) -> str | None:
+    return (environ.get(name) or "").strip() or None
+
+
+def _boolean(environ: os._Environ[str] | dict[str, str], name: str, default: bool) -> bool:
+    text = _read(environ, name)
+    if text is None:
+        return default
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise ValueError(f"{name}={text}: must be 1 or 0")
+
+
+def _level(environ: os._Environ[str] | dict[str, str], name: str) -> str | None:
+    text = _read(environ, name)
+    if text is not None and text.upper() not in _LEVELS:
+        raise ValueError(f"{name}={text}: must be one of {', '.join(_LEVELS).lower()}")
+    return None if text is None else text.upper()
+
+
+def _host_limit(environ: os._Environ[str] | dict[str, str], name: str) -> int | None:
+    text = _read(environ, name)
+    if text is None:
+        return None
+    try:
+        check_syntax(text, percent=False)
+    except ValueError as wrong:
+        raise ValueError(f"{name}: {wrong}") from None
+    return parse_size(text)
+
+
+def _capacities(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[int, ...] | None:
+    text = _read(environ, name)
+    if text is None:
+        return None
+    capacities = []
+    for part in text.split(","):
+        try:
+            check_syntax(part, percent=False)
+        except ValueError as wrong:
+            raise ValueError(f"{name}: {wrong}") from None
+        capacities.append(parse_size(part))
+    if 0 in capacities:
+        raise ValueError(f"{name}={text}: a simulated device needs more than 0 bytes")
+    return tuple(capacities)
+
+
+def _budgets(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[str | None, dict[str, str]]:
+    text = _read(environ, name)
+    everyone: str | None = None
+    named: dict[str, str] = {}
+    for part in text.split(",") if text is not None else ():
+        device, equals, size = part.rpartition("=")
+        device, size = device.strip(), size.strip()
+        try:
+            if parse_size(size, lambda: 2**40) == 0:
+                raise ValueError(f"{size!r}: a budget must be above 0; to have no budget, leave it out")
+            if equals and parse_device_name(device) is None:
+                raise ValueError(f"{device!r} is not a device; write for example cuda:0=8GiB")
+            if device in named or (not equals and everyone is not None):
+                raise ValueError(f"{device or 'the budget of every device'} is given twice")
+        except ValueError as wrong:
+            raise ValueError(f"{name}={text}: {wrong}") from None
+        if equals:
+            named[device] = size
+        else:
+            everyone = size
+    return everyone, named
+
+
+settings = Settings(os.environ)

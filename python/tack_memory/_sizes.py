@@ -1,0 +1,152 @@
+"""Sizes: what a user may write, and how bytes are written for people.
+
+The rules are those of the public contract, "Rules for all of it": a size is an int of bytes or a whole string with a unit. They are
+parsed by hand, since importing `re` would cost more than the rest of this package's Python.
+"""
+
+from __future__ import annotations
+
+from operator import index as _index
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import SupportsIndex
+
+    Size = SupportsIndex | str
+
+LIMIT = 2**63  # sizes are signed 64-bit integers everywhere below Python
+
+_UNITS = {
+    "b": 1,
+    "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
+    "kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4,
+}  # fmt: skip
+_PREFIXES = {"k": "k", "m": "M", "g": "G", "t": "T"}
+_DIGITS = frozenset("0123456789")
+_EXAMPLES = 'write an int of bytes, or a string such as "24 MiB", "1.5GB" or "80%"'
+
+
+def parse_size(size: object, total: Callable[[], int | None] | None = None, *, of: str = "the device") -> int:
+    """Return a size in bytes.
+
+    Parameters
+    ----------
+    size : int or str
+        Bytes, or a string: a decimal number and a unit (B, kB, MB, GB, TB = powers of 1000; KiB, MiB, GiB, TiB = powers of 1024; any
+        case), or a percentage. A string without a unit is a whole number of bytes. Fractions of a byte are cut off.
+    total : callable, optional
+        Returns what 100 % is, in bytes, or None where that is unknown; it is called only for a percentage.
+    of : str
+        What a percentage is a share of, for the error message.
+
+    Raises
+    ------
+    TypeError
+        For bool, float and whatever else is neither an int nor a string.
+    ValueError
+        For a string that is not a size, a negative size, one of 2**63 bytes or more, and a percentage of an unknown total.
+    """
+    if isinstance(size, str):
+        return _checked(_parse_text(size, total, of), size)
+    if isinstance(size, bool):
+        raise TypeError(f"a size cannot be the bool {size}; {_EXAMPLES}")
+    try:
+        nbytes = _index(size)  # type: ignore[arg-type]  # whatever is no integer raises
+    except TypeError:
+        raise TypeError(_not_a_size(size)) from None
+    return _checked(nbytes, size)
+
+
+def check_syntax(text: str, *, percent: bool = True) -> None:
+    """Raise ValueError unless `text` is a size; a percentage is not worked out, only allowed or refused."""
+    if not percent and text.strip().endswith("%"):
+        raise ValueError(f"{text!r}: a percentage is not possible here; write bytes, for example \"8 GiB\"")
+    parse_size(text, lambda: 0)
+
+
+def format_bytes(nbytes: int | None) -> str:
+    """Bytes for people, in IEC units: "512 B", "24 MiB", "1.46 GiB"; "unknown" for None."""
+    if nbytes is None:
+        return "unknown"
+    if nbytes < 0:
+        return "-" + format_bytes(-nbytes)
+    if nbytes < 1024:
+        return f"{nbytes} B"
+    value = float(nbytes)
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        value /= 1024
+        if value < 999.5 or unit == "PiB":
+            break
+    text = f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return f"{text} {unit}"
+
+
+def _not_a_size(size: object) -> str:
+    if isinstance(size, float):
+        if 0 < size < 1:
+            return f'a size cannot be the float {size!r}; for a share of the device write "{size * 100:g}%"'
+        if 1 <= size < 1e6:
+            return f'a size cannot be the float {size!r}; with a unit it is a string, for example "{size:g} GB"'
+        if 1e6 <= size < LIMIT:
+            unit, scale = ("GB", 1e9) if size >= 1e9 else ("MB", 1e6)
+            return f'a size cannot be the float {size!r}; write an int of bytes, or "{size / scale:g} {unit}"'
+        return f'a size cannot be the float {size!r}; {_EXAMPLES.replace("24 MiB", "8 GB")}'
+    return f"a size cannot be of type {type(size).__name__}; {_EXAMPLES}"
+
+
+def _checked(nbytes: int, size: object) -> int:
+    if nbytes < 0:
+        raise ValueError(f"a size cannot be negative: {size!r}")
+    if nbytes >= LIMIT:
+        raise ValueError(f"a size must be below 2**63 bytes (8 EiB): {size!r}")
+    return nbytes
+
+
+def _parse_text(text: str, total: Callable[[], int | None] | None, of: str) -> int:
+    body = text.strip()
+    if body.startswith(("-", "\N{MINUS SIGN}")):
+        raise ValueError(f"a size cannot be negative: {text!r}")
+    end = 0
+    while end < len(body) and (body[end] in _DIGITS or body[end] in "._"):
+        end += 1
+    number, unit = body[:end], body[end:].strip()
+    digits, scale = _parse_number(number, text)
+    if unit == "%":
+        whole = None if total is None else total()
+        if whole is None:
+            raise ValueError(f"{text!r} is a share of the total memory of {of}, which is unknown; write bytes")
+        return digits * whole // (scale * 100)
+    lower = unit.lower()
+    if not unit or lower == "b":
+        if digits % scale:
+            raise ValueError(f"{text!r} is a fraction of a byte; did you forget the unit? {_EXAMPLES}")
+        return digits // scale
+    if lower in _UNITS:
+        return digits * _UNITS[lower] // scale
+    if lower in _PREFIXES or (len(lower) == 2 and lower[1] == "i" and lower[0] in _PREFIXES):
+        prefix = _PREFIXES[lower[0]]
+        decimal, binary = digits * _UNITS[lower[0] + "b"] // scale, digits * _UNITS[lower[0] + "ib"] // scale
+        raise ValueError(
+            f'{text!r} can be read in two ways: "{number} {prefix}B" ({decimal:,} bytes) or "{number} {prefix}iB" ({binary:,} bytes); '
+            f"write one of them"
+        )
+    raise ValueError(f"{text!r} is not a size: unknown unit {unit!r}; {_EXAMPLES}")
+
+
+def _parse_number(number: str, text: str) -> tuple[int, int]:
+    """Return (digits, scale): the number is digits / scale, exactly."""
+    whole, dot, fraction = number.partition(".")
+    if not (whole or fraction) or not _is_digits(whole) or not _is_digits(fraction):
+        hint = '; write the decimal point as "."' if "," in text else ""
+        raise ValueError(f"{text!r} is not a size{hint}; {_EXAMPLES}")
+    if len(number) > 100:
+        raise ValueError(f"{text[:40]!r}... is not a size: too many digits; {_EXAMPLES}")
+    return int((whole + fraction).replace("_", "")), 10 ** len(fraction.replace("_", ""))
+
+
+def _is_digits(part: str) -> bool:
+    """Digits with single underscores between them, as in Python; or nothing."""
+    return not part or (part[0] != "_" and part[-1] != "_" and "__" not in part and "." not in part)
