@@ -1,0 +1,134 @@
+"""What a host adapter must tell, and what it gets: the contract for those who write another one.
+
+A host tells, for each of its devices (`HostDevice`): kind and ordinal, context and stream, how it allocates, and how to empty its
+caches. An adapter (`HostAdapter`) recognises a shape of hosts by its features, and puts itself between the host and its memory:
+
+1. *Allocation.* Reserve room (`_fast.reserve`) before the host allocates; when the host's own allocation fails, make room
+   (`_fast.make_room`) and try again while there is progress, and once more when there is none: what was dropped is back by then. Once
+   the host's buffer is fully built, adopt its pointer (`_fast.adopt`).
+   Not earlier: until then host code uses the pointer without a hold, and another thread may spill what is adopted.
+2. *Pointers.* Put a `_fast.PointerSlot` in place of the attribute that keeps the pointer. Whatever reads it gets a pointer that is valid
+   now: code nobody foresaw is slow at worst.
+3. *Launches.* Before anything of a launch reads an address: `_fast.enter_launch(buffers)`; after it was queued, also when it failed:
+   `_fast.leave_launch(buffers)`. The same around native reductions and copies on the device: two reads one after the other are not
+   enough, since restoring the second buffer may spill the first.
+4. *Host access.* Reads and writes by the host go to `Buffer.copy_to_host`, `copy_from_host` and `fill`: they work on the host copy of a
+   spilled buffer and bring nothing back.
+5. *Memory handed out.* `Buffer.export` for as long as somebody else has the pointer. Memory that somebody else owns: `_fast.wrap`.
+6. *Destructors.* Dropping our Buffer frees the memory; the host's own free must not run.
+
+An adapter gets the locks' order from this: a host's own locks may be held when it is called, and it calls the host (caches, garbage
+collection) with no lock of ours held.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any, ClassVar, Literal
+
+    How = Literal["cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice"]
+
+    from .._native._fast import Buffer, BufferView
+
+
+class MissingSeamError(RuntimeError):
+    """A host has not the shape of any that is known; the text names what is missing."""
+
+    __module__ = "tack_memory"  # what a traceback calls it
+
+
+class HostHasMemoryError(RuntimeError):
+    """A host counts and spills by itself, or something else is plugged into it: a second spiller is never added."""
+
+    __module__ = "tack_memory"  # what a traceback calls it
+
+
+class HostDevice(NamedTuple):
+    """One device of a host, as the host tells."""
+
+    name: str
+    """In our words: "cuda:0"; "sim:0" where the host runs on the software driver."""
+    context: int
+    """Handle of the driver's context; 0 where the vendor has none."""
+    stream: int
+    """Handle of the stream on which the host does everything."""
+    how: How
+    """The driver's call that it allocates with, as `adopt` takes it: "cuMemAllocAsync"."""
+    empty_cache: Callable[[], object]
+    """Waits for the device and gives back what the host's caches keep. Called with no lock of ours held."""
+
+
+class CurrentDevice:
+    """Stands for a host's current device, looked up when it is used."""
+
+    __slots__ = ("host",)
+
+    def __init__(self, host: HostAdapter) -> None:
+        self.host = host
+
+
+class HostAdapter(ABC):
+    """One plugged-in host. Subclasses know one shape of hosts.
+
+    Made by `install`, and registered with the rest of the package before `attach`. Apart from `attach` and `detach`, which run one at a
+    time, everything may be called from any thread.
+    """
+
+    shape: ClassVar[str]
+    """What hosts of this shape are called in errors: "array generation"."""
+    simulates: ClassVar[bool] = False
+    """Whether `simulate` is understood: the host has a CPU backend that can be put on a simulated device."""
+
+    @classmethod
+    @abstractmethod
+    def missing_seams(cls, module: ModuleType) -> list[str]:
+        """What this shape needs and the host lacks, by name; an empty list: the host has this shape. Changes nothing."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+
+    @property
+    def name(self) -> str:
+        """The host's name, for people."""
+        return self.module.__name__
+
+    @property
+    @abstractmethod
+    def memory_error(self) -> type[BaseException] | None:
+        """The host's own out-of-memory error: ours are instances of it, too."""
+
+    @abstractmethod
+    def attach(self, *, simulate: Any = None, simulate_capacity: Any = None) -> None:
+        """Plug in. On an error nothing has changed."""
+
+    @abstractmethod
+    def detach(self) -> None:
+        """Undo `attach`. On an error the host stays plugged in and no array is lost."""
+
+    @abstractmethod
+    def current_device(self) -> str:
+        """The device that the host uses now, in our words."""
+
+    def device_of(self, obj: object) -> str | None:
+        """The name of one of the host's device objects, in our words; None: not one of them."""
+        if isinstance(obj, CurrentDevice):
+            return self.current_device() if obj.host is self else None
+        return self.own_device(obj)
+
+    @abstractmethod
+    def own_device(self, obj: object) -> str | None:
+        """The name of one of the host's own device objects, in our words; None: not one of them."""
+
+    @abstractmethod
+    def own_name(self, name: str) -> str:
+        """A device name as the host writes it ("cuda:0") in our words ("sim:0", where the host runs on the software driver)."""
+
+    @abstractmethod
+    def buffers_of(self, array: object) -> list[Buffer | BufferView] | None:
+        """The buffers that an array lies in (none for an array without memory of ours); None: not an array of this host."""
