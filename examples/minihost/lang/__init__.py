@@ -1,0 +1,1 @@
+"""What users write: arrays, kernels, exchange with other libraries."""

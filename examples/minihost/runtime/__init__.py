@@ -1,0 +1,1 @@
+"""What runs it: devices, the driver, buffers, launches."""

@@ -1,0 +1,130 @@
+"""One run of the sweep: all time steps, once, with what it needed and what it gave."""
+
+import contextlib
+import gc
+import hashlib
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import minihost as mh
+
+import tack_memory
+
+from . import kernels
+from .filters import FILTERS, DataSet, Topology, compare
+from .mesh import Mesh
+
+
+@dataclass
+class Run:
+    """Sizes are bytes. `sha256` is of all steps' outputs, `steps` has one for each step."""
+
+    name: str
+    sha256: str
+    steps: list[str]
+    seconds: float
+    moving_seconds: float
+    peak: int
+    footprint: int
+    budget: int | None
+    room: int | None
+    over_budget_count: int
+    spill_count: int
+    restore_count: int
+    spilled_bytes: int
+    restored_bytes: int
+    timeline: tack_memory.Timeline
+
+
+def run(name: str, device: str, mesh: Mesh, steps: int, step_done: Callable[[], object], *, budget: int | str | None = None, room: int | None = None) -> Run:
+    """Run the sweep under a budget, or (with `room`) on a device on which no more than that is left."""
+    with contextlib.ExitStack() as stack:
+        if room is not None:
+            stack.enter_context(ballast(device, room))
+        stack.enter_context(tack_memory.memory_budget(budget, device))
+        limit = tack_memory.get_memory_budget(device)
+        timeline = stack.enter_context(tack_memory.record_timeline(device, capacity=2000 * (steps + 1)))
+        peak = stack.enter_context(tack_memory.memory_peak(device))
+        before = tack_memory.memory_info(device)
+        start = time.perf_counter()
+        hashes = []
+        for sha256 in _sweep(mesh, steps):
+            hashes.append(sha256)
+            step_done()
+        seconds = time.perf_counter() - start
+        after = tack_memory.memory_info(device)
+    return Run(
+        name=name,
+        sha256=hashlib.sha256("".join(hashes).encode()).hexdigest(),
+        steps=hashes,
+        seconds=seconds,
+        moving_seconds=sum(point.elapsed for point in timeline.points),
+        peak=peak.bytes,
+        footprint=peak.footprint,
+        budget=limit,
+        room=room,
+        over_budget_count=after.over_budget_count - before.over_budget_count,
+        spill_count=after.spill_count - before.spill_count,
+        restore_count=after.restore_count - before.restore_count,
+        spilled_bytes=after.spilled_bytes - before.spilled_bytes,
+        restored_bytes=after.restored_bytes - before.restored_bytes,
+        timeline=timeline,
+    )
+
+
+def _sweep(mesh: Mesh, steps: int) -> Iterator[str]:
+    """The SHA-256 of each step's outputs. Two data sets live at a time: a step is compared with the one before it."""
+    topology = Topology(mesh)
+    old = None
+    for step in range(steps):
+        new = DataSet(topology, step / steps)
+        for derive in FILTERS:
+            derive(new)
+        changes = compare(new, old) if old is not None else {}
+        yield _sha256(new, changes)
+        old = new
+
+
+def _sha256(data: DataSet, changes: dict[str, float]) -> str:
+    outputs = hashlib.sha256()
+    for name, array in sorted(data.arrays.items()):
+        outputs.update(f"{name} {array.dtype} {array.shape}".encode())
+        outputs.update(array.numpy())
+    for name, change in sorted(changes.items()):
+        outputs.update(name.encode() + struct.pack("<d", change))
+    return outputs.hexdigest()
+
+
+@contextlib.contextmanager
+def ballast(device: str, room: int) -> Iterator[None]:
+    """Make a device small: take its memory, all but `room` bytes, in a block that tack_memory does not know of."""
+    gc.collect()
+    backend = mh.current_backend()
+    backend.empty_cache()
+    tack_memory.empty_cache(device)
+    free = tack_memory.memory_info(device).device_free
+    if free is None or free <= room:
+        raise RuntimeError(f"{device}: cannot leave {room} bytes free, there are {free}")
+    block = backend.allocate(free - room)
+    try:
+        yield
+    finally:
+        backend.free(block)
+        backend.synchronize()
+
+
+def too_much(device: str, room: int) -> str:
+    """Ask for a launch that cannot fit on a device with so much room, and return the error's text.
+
+    Each of its four arrays would fit, and can be made: the others are spilled for it. A launch needs all of them at once."""
+    with ballast(device, room):
+        parts = [mh.empty(room * 2 // 5 // 8) for _ in range(3)]
+        out = mh.empty(room * 2 // 5 // 8)
+        tack_memory.label("too much at once", *parts, out)
+        try:
+            kernels.add_up(*parts, out)
+        except mh.DeviceMemoryError as error:
+            return str(error)
+    raise RuntimeError(f"a launch over {4 * out.nbytes} bytes ran on a device with room for {room}")
