@@ -1,0 +1,96 @@
+"""What every test gets: simulated devices, checked books, and nothing left behind.
+
+The switches are set before tack_memory is imported for the first time. `sim:0` has 256 MiB and `sim:1` 64 MiB; addresses that were freed are
+never used again (quarantine), so that a stale pointer fails instead of reading something else's memory.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+# A run that a shell started in the background ignores Ctrl-C, and so would every process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+SIM = "256 MiB,64 MiB"
+
+if "tack_memory" not in sys.modules:
+    for name in [name for name in os.environ if name.startswith("TACK_MEMORY_") and not name.endswith("_LIBRARY")]:
+        del os.environ[name]
+    os.environ.update(TACK_MEMORY_SIM=SIM, TACK_MEMORY_CHECK="1", TACK_MEMORY_AUTOINSTALL="0", TMSOFT_QUARANTINE="1")
+
+from collections.abc import Generator, Iterator  # noqa: E402
+
+import pytest  # noqa: E402
+from support import MIB, SoftDriver, books_of, opened_devices, settle  # noqa: E402
+
+import tack_memory  # noqa: E402
+from tack_memory._control import call as call_go  # noqa: E402
+
+failed = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember whether a test failed: then its traceback keeps buffers alive, and what is left says nothing."""
+    report = yield
+    if report.when == "call":
+        item.stash[failed] = report.failed
+    return report
+
+
+@pytest.fixture(autouse=True)
+def books_are_exact_and_nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test ends with the books as they were, every identity checked, and no budget, hold or peak scope left."""
+    for name in ("last_exc", "last_value", "last_traceback"):
+        vars(sys).pop(name, None)  # of a test that failed before
+    settle()
+    before = {device: books_of(device) for device in opened_devices()}
+    yield
+    if request.node.stash.get(failed, False):
+        for device in opened_devices():
+            tack_memory.set_memory_budget(None, device)
+        return
+    settle()
+    for device in opened_devices():
+        call_go("Check", tack_memory._devices.resolve(device))
+        info = tack_memory.memory_info(device)
+        found, start = books_of(device), before.get(device, (0, 0))
+        assert found == start, f"{device}: (in_use, spilled) were {start} before the test and are {found} after it"
+        assert info.reserved == 0, f"{device}: {info.reserved} bytes are still reserved"
+        assert info.pending_free == 0, f"{device}: {info.pending_free} dropped bytes did not come back"
+        assert info.budget is None, f"{device}: the test left a budget"
+
+
+@pytest.fixture(params=["sim:0", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """A device that spills: the software driver always, a real CUDA device in `make test-gpu`."""
+    name: str = request.param
+    if name not in tack_memory.devices():
+        pytest.fail(f"{name} cannot be used here; there are {tack_memory.devices()}")  # never a skip: the marker asked for it
+    return name
+
+
+@pytest.fixture(params=["sim:0", "cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def any_device(request: pytest.FixtureRequest) -> str:
+    """Any device, the CPU included, where nothing is ever spilled."""
+    name: str = request.param
+    if name not in tack_memory.devices():
+        pytest.fail(f"{name} cannot be used here; there are {tack_memory.devices()}")
+    return name
+
+
+@pytest.fixture
+def soft() -> Iterator[SoftDriver]:
+    """The software driver's controls; what a test sets is undone."""
+    driver = SoftDriver()
+    yield driver
+    driver.restore()
+
+
+@pytest.fixture
+def budget(device: str) -> Iterator[int]:
+    """A soft budget of 8 MiB on `device`."""
+    with tack_memory.memory_budget(8 * MIB, device):
+        yield 8 * MIB

@@ -1,0 +1,109 @@
+"""The CPU path in a forked child, which goes on in C: contents, books, peaks, launches, holds, and the same errors."""
+
+from __future__ import annotations
+
+from support import run_python
+
+
+def test_everything_that_the_cpu_offers() -> None:
+    done = run_python(
+        """
+        import os, sys, traceback
+        import numpy as np
+        import tack_memory as tm
+        from tack_memory._native import _fast
+
+        parents = tm.allocate(1000, "cpu", label="of the parent")
+        parents.copy_from_host(bytes(range(250)) * 4)
+        doomed = tm.allocate(500, "cpu")
+        outer = tm.memory_peak("cpu").__enter__()
+
+        def child():
+            start, _, _ = _fast.counters("cpu")
+            assert start == 1500
+            with tm.memory_peak("cpu") as peak:
+                a = tm.allocate(300, "cpu", label="a")
+                b = tm.allocate("1 KiB", "cpu")
+                zero = tm.allocate(0, "cpu")
+                assert a.copy_to_host() == bytes(300), "new memory is zero"
+                a.fill(b"abc")
+                assert a.copy_to_host(nbytes=7) == b"abcabca"
+                b.copy_from_host(np.arange(256, dtype=np.uint32))
+                b.copy_from(a, 4, 1, 8)
+                assert b.view(4, 8).copy_to_host() == b"bcabcabc"
+                b.copy_from(b, 0, 2, 100)
+                assert parents.copy_to_host(None, 249, 2) == bytes([249, 0])
+                parents.view(0, 2).fill(255)
+                assert (a.state, a.is_spilled, a.label, a.spill(), zero.device_ptr) == ("resident", False, "a", 0, 0)
+                a.restore()
+                address = a.device_ptr
+                assert address == a.device_ptr == a.view(0, 1).device_ptr
+                with tm.launch(a, b, parents) as pointers:
+                    assert pointers[0] == address
+                    try:
+                        a.free()
+                    except BufferError:
+                        pass
+                    else:
+                        raise AssertionError("freed while launched on")
+                assert _fast.enter_launch([a, b]) is False
+                _fast.leave_launch([a, b])
+                with a.hold("kept") as pointer:
+                    assert pointer == address
+                    try:
+                        a.free()
+                    except BufferError:
+                        pass
+                    else:
+                        raise AssertionError("freed while held")
+                array = np.from_dlpack(a.export("dlpack"))
+                assert bytes(array[:3]) == b"abc"
+                del array
+                a.free()
+                for use in (lambda: a.device_ptr, lambda: a.copy_to_host(), lambda: tm.launch(a).__enter__(), lambda: a.view(0, 1)):
+                    try:
+                        use()
+                    except ValueError as error:
+                        assert "freed" in str(error)
+                    else:
+                        raise AssertionError("used after free")
+                assert _fast.counters("cpu")[0] == start + 1024
+            assert (peak.bytes, peak.own, peak.delta, peak.end) == (start + 1324, 1324, 1324, start + 1024), (peak.bytes, peak.own)
+            assert outer.bytes == start + 1324
+            del b, pointers
+            assert _fast.counters("cpu") == (start, start + 1324, 0)
+            _fast.reset_peak_memory("cpu")
+            assert _fast.counters("cpu") == (start, start, 0)
+            assert _fast.set_memory_budget(5000, "cpu") is None and _fast.get_memory_budget("cpu") == 5000
+            _fast.set_memory_budget(None, "cpu")
+            info = tm.memory_info("cpu")
+            assert (info.in_use, info.budget, info.device_free) == (start, None, None)
+            assert (tm.stream("cpu"), tm.empty_cache("cpu"), tm.synchronize("cpu")) == (0, 0, None)
+            global doomed
+            del doomed
+            assert _fast.counters("cpu")[0] == start - 500
+            try:
+                tm.allocate(1 << 62, "cpu")
+            except tm.DeviceMemoryError as error:
+                assert error.device == "cpu" and error.requested == 1 << 62
+            else:
+                raise AssertionError("2^62 bytes were had")
+            assert tm._native._fast.forked()
+
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                child()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert _fast.counters("cpu")[0] == 1500 and parents.copy_to_host(nbytes=2) == bytes([0, 1]) and not _fast.forked()
+        outer.__exit__(None, None, None)
+        print(outer.bytes, outer.own)
+        """
+    )
+    assert done.stdout.split() == ["1500", "0"], done.stdout + done.stderr

@@ -1,0 +1,165 @@
+"""The end of a Buffer: it never waits, never disturbs who caused it, and is exact on any thread and inside a garbage collection."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+
+import pytest
+from support import KIB, MIB, SoftDriver, books_of, filled, run_python
+
+import tack_memory
+from tack_memory._native import _fast
+
+
+def test_the_books_fall_at_once_and_the_memory_comes_back_soon(soft: SoftDriver) -> None:
+    tack_memory.synchronize("sim:0")
+    live = soft.get("live")
+    buffer = filled(MIB, "sim:0")
+    before = _fast.counters("sim:0")[0]
+    del buffer
+    assert _fast.counters("sim:0")[0] == before - MIB
+    deadline = time.monotonic() + 10
+    while soft.get("live") != live:  # nobody allocates or waits: the drainer comes by itself
+        assert time.monotonic() < deadline, "the dropped memory was never given back"
+        time.sleep(0.001)
+
+
+def test_an_exception_on_its_way_is_untouched(device: str) -> None:
+    class Trouble(Exception):
+        pass
+
+    def fail() -> None:
+        buffers = [filled(KIB, device) for _ in range(3)]
+        held = buffers[0].hold("while it fails")
+        held.__enter__()
+        buffers[1].spill()
+        exported = buffers[2].export("dlpack")
+        raise Trouble(len(buffers), exported.nbytes)
+
+    with pytest.raises(Trouble) as caught:
+        fail()
+    assert caught.value.args == (3, KIB)
+    try:
+        raise Trouble
+    except Trouble as error:
+        error.with_traceback(None)
+        buffer = filled(KIB, device)
+        del buffer
+        assert sys.exc_info()[1] is error
+
+
+def test_dropped_on_other_threads_and_in_every_state(device: str) -> None:
+    start = books_of(device)
+    buffers = [filled(16 * KIB, device, seed) for seed in range(64)]
+    for buffer in buffers[::2]:
+        buffer.spill()
+    queues = [buffers[part::4] for part in range(4)]
+    buffers.clear()
+    del buffer
+
+    def drop(queue: list[tack_memory.Buffer]) -> None:
+        while queue:
+            queue.pop()
+
+    threads = [threading.Thread(target=drop, args=(queue,)) for queue in queues]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert books_of(device) == start
+
+
+def test_a_finalizer_that_allocates_inside_an_allocation_that_spills(device: str) -> None:
+    """The budget's ladder collects garbage; what that runs may allocate, spill, launch and fail by itself."""
+    ran: list[int] = []
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+            self.buffer = filled(MIB, device)
+
+        def __del__(self) -> None:
+            more = tack_memory.allocate(MIB, device)
+            with tack_memory.launch(more), more.view(0, 1).hold():
+                self.buffer.spill()
+            ran.append(len(ran))
+
+    gc.disable()
+    try:
+        with tack_memory.memory_budget(4 * MIB, device):
+            for _ in range(4):
+                Cycle()
+            kept = [tack_memory.allocate(MIB, device) for _ in range(6)]
+        assert ran == [0, 1, 2, 3], "the garbage was collected before anything alive was spilled"
+        del kept
+    finally:
+        gc.enable()
+
+
+def test_cycles_through_views_holds_and_launches_are_found(device: str) -> None:
+    class Owner:
+        pass
+
+    start = books_of(device)
+    for make in (
+        lambda view: view,
+        lambda view: view.hold("cycle"),
+        lambda view: tack_memory.launch(view),
+        lambda view: view.export("dlpack"),
+        lambda view: view.view(0, 1),
+    ):
+        owner = Owner()
+        owner.buffer = filled(KIB, device)  # type: ignore[attr-defined]
+        owner.made = make(tack_memory.wrap(1 << 50, 16, device, owner))  # type: ignore[attr-defined]
+        del owner
+    slot_owner = Owner()
+    slot_owner.slot = _fast.PointerSlot("x", lambda *_, slot_owner=slot_owner: None)  # type: ignore[attr-defined]
+    scope_owner = Owner()
+    scope_owner.peak = _fast.PeakScope(device, None, lambda _, scope_owner=scope_owner: None)  # type: ignore[attr-defined]
+    scope_owner.buffer = filled(KIB, device)  # type: ignore[attr-defined]
+    del slot_owner, scope_owner
+    gc.collect()
+    assert books_of(device) == start
+
+
+def test_alive_lists_each_once_and_keeps_none(device: str) -> None:
+    before = len(_fast.alive())
+    buffers = [filled(KIB, device) for _ in range(300)]
+    assert len(_fast.alive()) == before + 300
+    buffers[0].free()
+    del buffers[1]
+    assert len(_fast.alive()) == before + 298
+    assert {id(buffer) for buffer in buffers[1:]} <= {id(buffer) for buffer in _fast.alive()}
+
+
+@pytest.mark.parametrize("rounds", [10])
+def test_exits_while_tasks_and_destructors_are_under_way(rounds: int) -> None:
+    for _ in range(rounds):
+        done = run_python(
+            """
+            import atexit, sys, threading
+            import tack_memory as tm
+            kept = [tm.allocate("1 MiB", "sim:0") for _ in range(8)]
+            kept[0].spill()
+            sys.modules["kept_to_the_last"] = kept  # dropped when the interpreter is nearly gone
+            exported = kept[1].export("dlpack").__dlpack__()
+            atexit.register(lambda: (kept[2].spill(), kept[2].restore(), tm.allocate(10, "sim:0")))
+
+            def churn():
+                while True:
+                    tm.allocate(1000, "sim:0").spill()
+
+            def launch():
+                while True:
+                    with tm.launch(*kept[3:6]):
+                        kept[6].spill()
+
+            for work in (churn, launch):
+                threading.Thread(target=work, daemon=True).start()
+            """,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

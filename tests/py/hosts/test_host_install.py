@@ -1,0 +1,272 @@
+"""Plugging in and out: what a host gets, when it is refused, and that nothing of it is left behind."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from support import MIB, SoftDriver
+
+import tack_memory
+from tack_memory._native import _fast
+from tack_memory.hosts import HostHasMemoryError, MissingSeamError
+
+ADDED = ("memory_info", "reset_peak_memory", "memory_peak", "set_memory_budget", "get_memory_budget", "memory_budget", "memory_report")
+
+
+def attributes(host: ModuleType) -> dict[tuple[str, str], Any]:
+    """Every attribute of every module of the host, and of every class in them."""
+    found: dict[tuple[str, str], Any] = {}
+    for name, module in list(sys.modules.items()):
+        if name == host.__name__ or name.startswith(f"{host.__name__}."):
+            for key, value in vars(module).items():
+                found[name, key] = value
+                if isinstance(value, type) and value.__module__.startswith(host.__name__):
+                    found.update({(f"{name}.{key}", own): method for own, method in vars(value).items()})
+    return found
+
+
+def same(left: dict[tuple[str, str], Any], right: dict[tuple[str, str], Any]) -> bool:
+    return left.keys() == right.keys() and all(left[key] is right[key] for key in left)
+
+
+@pytest.fixture
+def unplugged(bare: ModuleType) -> Iterator[ModuleType]:
+    """Minihost not plugged in; the test may plug it in."""
+    yield bare
+    gc.collect()
+    try:
+        tack_memory.uninstall(bare)
+    except ValueError:
+        pass  # it is not plugged in
+
+
+def test_uninstall_leaves_every_attribute_as_it_was(unplugged: ModuleType) -> None:
+    before = attributes(unplugged)
+    tack_memory.install(unplugged)
+    assert not same(before, attributes(unplugged))
+    a = unplugged.asarray([1, 2, 3])
+    assert tack_memory.memory_info("sim:0").in_use == a.nbytes
+    tack_memory.uninstall(unplugged)
+    assert same(before, attributes(unplugged))
+
+
+def test_installing_twice_changes_nothing(unplugged: ModuleType) -> None:
+    tack_memory.install(unplugged)
+    once = attributes(unplugged)
+    tack_memory.install(unplugged)
+    assert same(once, attributes(unplugged))
+    a = unplugged.zeros(1000)
+    assert tack_memory.memory_info("sim:0").in_use == a.nbytes
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_the_host_gets_the_names_it_lacks(host: ModuleType, name: str) -> None:
+    assert getattr(host, name).__doc__ == getattr(tack_memory, name).__doc__
+
+
+def test_an_attribute_of_the_host_is_never_replaced(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = object()
+    monkeypatch.setattr(unplugged, "memory_report", own, raising=False)
+    tack_memory.install(unplugged)
+    assert unplugged.memory_report is own
+    tack_memory.uninstall(unplugged)
+    assert unplugged.memory_report is own
+
+
+@pytest.mark.parametrize("name", ["memory_info", "set_memory_budget"])
+def test_a_host_that_counts_by_itself_is_left_alone(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(unplugged, name, lambda: None, raising=False)
+    before = attributes(unplugged)
+    with pytest.raises(HostHasMemoryError, match=name):
+        tack_memory.install(unplugged)
+    assert same(before, attributes(unplugged))
+
+
+def test_a_second_layer_is_refused(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = unplugged.runtime.cuda_backend.CUDABuffer
+    monkeypatch.setattr(buffer, "_device_ptr", property(lambda self: 0), raising=False)
+    before = attributes(unplugged)
+    with pytest.raises(HostHasMemoryError, match="_device_ptr is already a property"):
+        tack_memory.install(unplugged)
+    assert same(before, attributes(unplugged))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        ("", "DeviceMemoryError"),
+        ("lang.array", "_allocate"),
+        ("lang.dlpack", "to_dlpack"),
+        ("runtime.backend", "GPUBackend"),
+        ("runtime.backend.GPUBackend", "execute"),
+        ("runtime.backend.GPUBackend", "reduce"),
+        ("runtime.cuda_backend.CUDABuffer", "read_range"),
+        ("runtime.cuda_backend.CUDABuffer", "__del__"),
+    ],
+)
+def test_a_missing_seam_is_named_and_nothing_is_touched(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch, owner: str, name: str) -> None:
+    place: Any = unplugged
+    for part in owner.split(".") if owner else ():
+        place = getattr(place, part)
+    monkeypatch.delattr(place, name)
+    before = attributes(unplugged)
+    with pytest.raises(MissingSeamError, match=name):
+        tack_memory.install(unplugged)
+    assert same(before, attributes(unplugged))
+
+
+def test_some_other_module_is_no_host() -> None:
+    with pytest.raises(MissingSeamError, match="array generation"):
+        tack_memory.install(ModuleType("no_host"))
+
+
+@pytest.mark.parametrize("host", [42, "minihost", object()])
+def test_a_host_is_a_module(host: Any) -> None:
+    with pytest.raises(TypeError, match="module"):
+        tack_memory.install(host)
+
+
+@pytest.mark.parametrize("name", ["simulate", "simulate_capacity"])
+def test_simulate_needs_a_cpu_backend(unplugged: ModuleType, name: str) -> None:
+    before = attributes(unplugged)
+    with pytest.raises(ValueError, match="CPU backend"):
+        tack_memory.install(unplugged, **{name: "64 KiB"})
+    assert same(before, attributes(unplugged))
+
+
+def test_uninstalling_what_is_not_plugged_in(unplugged: ModuleType) -> None:
+    with pytest.raises(ValueError, match="not plugged in"):
+        tack_memory.uninstall(unplugged)
+
+
+def test_uninstall_is_refused_while_somebody_else_is_on_top(host: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = host.runtime.backend.GPUBackend
+    ours = backend.execute
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "execute", lambda *args: ours(*args))
+        with pytest.raises(RuntimeError, match=r"GPUBackend\.execute"):
+            tack_memory.uninstall(host)
+        assert hasattr(host, "memory_info")
+
+
+def test_uninstall_brings_everything_back_and_the_host_frees_it(unplugged: ModuleType, soft: SoftDriver) -> None:
+    live = soft.get("live")
+    tack_memory.install(unplugged)
+    values = [np.full(MIB, seed, np.uint8) for seed in range(6)]
+    with unplugged.memory_budget(2 * MIB):
+        arrays = [unplugged.asarray(one) for one in values]
+        assert unplugged.memory_info().spilled == 4 * MIB
+    tack_memory.uninstall(unplugged)
+    info = tack_memory.memory_info("sim:0")
+    assert (info.in_use, info.spilled) == (0, 0)
+    assert all((array.numpy() == one).all() for array, one in zip(arrays, values, strict=True))
+    assert soft.get("live") == live + len(arrays)
+    del arrays
+    unplugged.synchronize()
+    assert soft.get("live") == live
+
+
+def test_uninstall_is_refused_when_not_everything_fits(unplugged: ModuleType, soft: SoftDriver) -> None:
+    tack_memory.install(unplugged)
+    soft.set("taken", soft.get("capacity.0") - 8 * MIB)
+    arrays = [unplugged.full(2 * MIB, seed, np.uint8) for seed in range(8)]
+    assert unplugged.memory_info().spilled
+    with pytest.raises(tack_memory.DeviceMemoryError):
+        tack_memory.uninstall(unplugged)
+    assert all((array.numpy() == seed).all() for seed, array in enumerate(arrays))
+    info = unplugged.memory_info()
+    assert info.in_use + info.spilled == 16 * MIB
+    del arrays[3:]
+    tack_memory.uninstall(unplugged)
+    assert all((array.numpy() == seed).all() for seed, array in enumerate(arrays))
+
+
+def test_uninstall_is_refused_while_an_array_is_exported(unplugged: ModuleType) -> None:
+    tack_memory.install(unplugged)
+    before = [unplugged.full(100, seed) for seed in range(3)]
+    consumer = unplugged.from_dlpack(before[1])
+    with pytest.raises(BufferError):
+        tack_memory.uninstall(unplugged)
+    assert unplugged.memory_info().in_use == sum(array.nbytes for array in before)
+    assert (consumer.numpy() == 1).all()
+
+
+def test_arrays_older_than_install_are_adopted(unplugged: ModuleType) -> None:
+    old = [unplugged.full(MIB, seed, np.uint8) for seed in range(4)]
+    empty = unplugged.empty(0)
+    tack_memory.install(unplugged)
+    assert unplugged.memory_info().in_use == 4 * MIB
+    with unplugged.memory_budget(MIB):
+        assert unplugged.memory_info().spilled == 3 * MIB
+        assert all((array.numpy() == seed).all() for seed, array in enumerate(old))
+    del old[1:]
+    gc.collect()
+    info = unplugged.memory_info()
+    assert info.in_use + info.spilled == MIB
+    assert empty.numpy().size == 0
+
+
+def test_what_was_exported_before_install_stays_where_it_is(unplugged: ModuleType) -> None:
+    exported, free = (unplugged.full(MIB, seed, np.uint8) for seed in (1, 2))
+    consumer = unplugged.from_dlpack(exported)
+    pointer = consumer._buffer.device_ptr
+    tack_memory.install(unplugged)
+    with unplugged.memory_budget(1):
+        assert unplugged.memory_info().spilled == free.nbytes
+        assert consumer._buffer.device_ptr == pointer
+        assert (consumer.numpy() == 1).all()
+        assert unplugged.memory_report().holds == {"unmovable: exported before install": MIB}
+
+
+def test_a_pointer_wrapped_before_install_follows_its_memory(unplugged: ModuleType) -> None:
+    base = unplugged.asarray(np.arange(1000.0))
+    wrapped = unplugged.wrap_ptr(base._buffer.device_ptr + 80, 10, np.float64, owner=base)
+    tack_memory.install(unplugged)
+    tack_memory.spill(base)
+    other = unplugged.zeros(1000)  # takes the place on the device
+    assert (wrapped.numpy() == np.arange(10.0, 20.0)).all()
+    assert other.numpy().sum() == 0
+    tack_memory.uninstall(unplugged)
+    assert wrapped._buffer.device_ptr == base._buffer.device_ptr + 80
+    assert (wrapped.numpy() == np.arange(10.0, 20.0)).all()
+
+
+def test_an_install_that_fails_half_way_changes_nothing(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = [unplugged.full(1000, seed) for seed in range(3)]
+    before = attributes(unplugged)
+    adopt, calls = _fast.adopt, []
+
+    def adopt_twice(*args: Any, **named: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 3:
+            raise tack_memory.DeviceLostError("no driver call works any more")
+        return adopt(*args, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_fast, "adopt", adopt_twice)
+        with pytest.raises(tack_memory.DeviceLostError):
+            tack_memory.install(unplugged)
+    assert len(calls) == 3
+    assert same(before, attributes(unplugged))
+    assert tack_memory.memory_info("sim:0").in_use == 0
+    assert [array[999] for array in old] == [0, 1, 2]
+    tack_memory.install(unplugged)
+    assert unplugged.memory_info().in_use == sum(array.nbytes for array in old)
+
+
+def test_uninstall_finds_arrays_that_the_garbage_collector_does_not_see(unplugged: ModuleType) -> None:
+    tack_memory.install(unplugged)
+    arrays = [unplugged.full(1000, seed) for seed in range(3)]
+    tack_memory.spill(*arrays)
+    gc.freeze()
+    try:
+        tack_memory.uninstall(unplugged)
+    finally:
+        gc.unfreeze()
+    assert [array[999] for array in arrays] == [0, 1, 2]

@@ -1,0 +1,106 @@
+"""Helpers of the tests: the software driver's controls, reading a device's bytes, and running a script in a process of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import tack_memory
+from tack_memory import _devices
+from tack_memory._native import sim_library_path
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+
+class SoftDriver:
+    """The control functions of the software CUDA driver, in the same library that `sim:0` runs on."""
+
+    def __init__(self) -> None:
+        _devices.resolve("sim:0")  # loads it
+        self._library = library = ctypes.CDLL(sim_library_path())
+        library.tmsoft_set.argtypes, library.tmsoft_set.restype = [ctypes.c_char_p, ctypes.c_longlong], ctypes.c_int
+        library.tmsoft_get.argtypes, library.tmsoft_get.restype = [ctypes.c_char_p], ctypes.c_longlong
+        library.tmsoft_fail.argtypes, library.tmsoft_fail.restype = [ctypes.c_char_p, ctypes.c_ulong, ctypes.c_int], ctypes.c_int
+        library.tmsoft_calls.argtypes, library.tmsoft_calls.restype = [ctypes.c_char_p], ctypes.c_ulong
+        self._before: dict[str, int] = {}
+        self._failing: set[str] = set()
+
+    def set(self, key: str, value: int) -> None:
+        """Change a setting until the end of the test."""
+        before = self.get(key)
+        if self._library.tmsoft_set(key.encode(), value) != 0:
+            raise ValueError(f"the software driver refuses {key} = {value}")
+        self._before.setdefault(key, before)
+
+    def get(self, key: str) -> int:
+        return int(self._library.tmsoft_get(key.encode()))
+
+    def fail(self, function: str, nth: int = 1, code: int = 2) -> None:
+        """The nth next call of a vendor function fails with `code` (2: out of memory) without doing anything."""
+        if self._library.tmsoft_fail(function.encode(), nth, code) != 0:
+            raise ValueError(f"the software driver has no function {function}")
+        self._failing.add(function)
+
+    def calls(self, function: str) -> int:
+        return int(self._library.tmsoft_calls(function.encode()))
+
+    def restore(self) -> None:
+        """Undo all that was set."""
+        for function in self._failing:
+            self._library.tmsoft_fail(function.encode(), 0, 0)
+        for key, value in self._before.items():
+            self._library.tmsoft_set(key.encode(), value)
+
+
+def opened_devices() -> list[str]:
+    return list(_devices._opened)
+
+
+def books_of(device: str) -> tuple[int, int]:
+    """(in_use, spilled)."""
+    info = tack_memory.memory_info(device)
+    assert info.in_use is not None and info.spilled is not None
+    return info.in_use, info.spilled
+
+
+def settle() -> None:
+    """Collect garbage, and wait until what was dropped is back at the driver."""
+    gc.collect()
+    for device in opened_devices():
+        tack_memory.synchronize(device)
+        tack_memory.empty_cache(device)
+
+
+def pattern(nbytes: int, seed: int = 1) -> bytes:
+    """Bytes that differ from buffer to buffer and along each."""
+    block = bytes((seed * 37 + place * 11 + (place >> 8) * 5) & 0xFF for place in range(min(nbytes, 4096)))
+    return (block * (nbytes // max(1, len(block)) + 1))[:nbytes] if nbytes else b""
+
+
+def filled(nbytes: int, device: str, seed: int = 1, **options: Any) -> tack_memory.Buffer:
+    """A buffer with the contents of `pattern`."""
+    buffer = tack_memory.allocate(nbytes, device, zero=False, **options)
+    buffer.copy_from_host(pattern(nbytes, seed))
+    return buffer
+
+
+def contents(buffer: tack_memory.Buffer | tack_memory.BufferView) -> bytes:
+    return bytes(buffer.copy_to_host())
+
+
+def run_python(script: str, *arguments: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a fresh interpreter; the switches of this process and `environment` apply."""
+    return subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(script), *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]), **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )

@@ -1,0 +1,163 @@
+"""The switches of the environment: syntax at import, values at the first use of a device."""
+
+from __future__ import annotations
+
+import pytest
+from support import run_python
+
+from tack_memory._settings import SWITCHES, Settings, parse_device_name
+
+
+def test_nothing_set_means_the_defaults() -> None:
+    settings = Settings({})
+    assert settings.autoinstall and not settings.check
+    assert settings.log is settings.budget is settings.host_limit is settings.sim is None
+    assert settings.budgets == {}
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    settings = Settings({name: " " for name in SWITCHES})
+    assert settings.autoinstall and settings.budget is None and settings.sim is None
+
+
+@pytest.mark.parametrize(
+    ("text", "everyone", "named"),
+    [
+        ("8GiB", "8GiB", {}),
+        (" 80% ", "80%", {}),
+        ("cuda:0=8GiB,cuda:1=50%", None, {"cuda:0": "8GiB", "cuda:1": "50%"}),
+        ("1 GiB, cuda:1 = 50 %", "1 GiB", {"cuda:1": "50 %"}),
+        ("cuda=1GB", None, {"cuda": "1GB"}),
+        ("1073741824", "1073741824", {}),
+    ],
+)
+def test_a_budget_is_for_each_device_or_for_some(text: str, everyone: str | None, named: dict[str, str]) -> None:
+    settings = Settings({"TACK_MEMORY_BUDGET": text})
+    assert (settings.budget, settings.budgets) == (everyone, named)
+
+
+def test_a_named_device_wins_over_its_kind_and_over_every_device() -> None:
+    settings = Settings({"TACK_MEMORY_BUDGET": "1GB,cuda=2GB,cuda:1=3GB"})
+    assert settings.budget_of("hip:0") == ("1GB", False)
+    assert settings.budget_of("cuda:0") == ("2GB", True)
+    assert settings.budget_of("cuda:1") == ("3GB", True)
+
+
+WRONG = [
+    ("TACK_MEMORY_BUDGET", "2G"),
+    ("TACK_MEMORY_BUDGET", "8 GiBs"),
+    ("TACK_MEMORY_BUDGET", "0"),
+    ("TACK_MEMORY_BUDGET", "0%"),
+    ("TACK_MEMORY_BUDGET", "0.0 GiB"),
+    ("TACK_MEMORY_BUDGET", "-1GB"),
+    ("TACK_MEMORY_BUDGET", "gpu:0=1GB"),
+    ("TACK_MEMORY_BUDGET", "cuda:x=1GB"),
+    ("TACK_MEMORY_BUDGET", "cuda:0=1GB,cuda:0=2GB"),
+    ("TACK_MEMORY_BUDGET", "1GB,2GB"),
+    ("TACK_MEMORY_BUDGET", "1GB,"),
+    ("TACK_MEMORY_BUDGET", "=1GB"),
+    ("TACK_MEMORY_AUTOINSTALL", "maybe"),
+    ("TACK_MEMORY_CHECK", "2"),
+    ("TACK_MEMORY_LOG", "loud"),
+    ("TACK_MEMORY_HOST_LIMIT", "80%"),
+    ("TACK_MEMORY_HOST_LIMIT", "much"),
+    ("TACK_MEMORY_SIM", "80%"),
+    ("TACK_MEMORY_SIM", "0"),
+    ("TACK_MEMORY_SIM", "64 MiB,,64 MiB"),
+    ("TACK_MEMORY_SIM", "64 MiB,2G"),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), WRONG)
+def test_a_wrong_form_is_an_error_that_names_the_variable(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        Settings({name: text})
+
+
+def test_the_syntax_is_checked_at_import() -> None:
+    done = run_python("import tack_memory", TACK_MEMORY_BUDGET="8 Gib?")
+    assert done.returncode != 0
+    assert "ValueError: TACK_MEMORY_BUDGET=8 Gib?" in done.stderr
+
+
+def test_a_budget_of_the_environment_counts_from_the_first_use_and_a_call_overrides_it() -> None:
+    done = run_python(
+        """
+        import tack_memory as tm
+        print(tm.get_memory_budget("sim:0"), tm.get_memory_budget("sim:1"), tm.memory_info("sim:0").strict)
+        print(tm.set_memory_budget("3 MiB", "sim:0"), tm.get_memory_budget("sim:0"))
+        print(tm.set_memory_budget(None, "sim:1"), tm.get_memory_budget("sim:1"))
+        """,
+        TACK_MEMORY_BUDGET="4 MiB,sim:1=25%",
+    )
+    assert done.stdout.split() == ["4194304", "16777216", "False", "4194304", "3145728", "16777216", "None"], done.stderr
+
+
+def test_a_budget_of_the_environment_holds_for_the_first_allocation() -> None:
+    done = run_python(
+        """
+        import tack_memory as tm
+        buffers = [tm.allocate("1 MiB", "sim:0") for _ in range(4)]
+        info = tm.memory_info("sim:0")
+        print(info.in_use, info.spilled, info.over_budget_count)
+        """,
+        TACK_MEMORY_BUDGET="2 MiB",
+    )
+    assert done.stdout.split() == ["2097152", "2097152", "0"], done.stderr
+
+
+def test_the_simulated_devices_have_the_capacities_that_were_asked_for() -> None:
+    done = run_python(
+        "import tack_memory as tm; print([tm.memory_info(name).device_total for name in tm.devices() if name.startswith('sim')])",
+        TACK_MEMORY_SIM="16 MiB, 32 MiB, 48 MiB",
+    )
+    assert done.stdout.strip() == str([16 << 20, 32 << 20, 48 << 20]), done.stderr
+
+
+def test_the_limit_of_host_copies_holds() -> None:
+    done = run_python(
+        """
+        import tack_memory as tm
+        buffers = [tm.allocate("4 MiB", "sim:0") for _ in range(4)]
+        freed = 0
+        try:
+            for buffer in buffers:
+                freed += buffer.spill()
+        except tm.DeviceMemoryError as error:
+            print(error.reason, tm.memory_info("sim:0").spilled == freed, freed <= 8 << 20, sum(not b.is_spilled for b in buffers) >= 2)
+        """,
+        TACK_MEMORY_HOST_LIMIT="8 MiB",
+    )
+    assert done.stdout.split() == ["host", "True", "True", "True"], done.stderr
+
+
+def test_the_log_goes_to_stderr_at_the_level_asked_for() -> None:
+    script = 'import tack_memory as tm; tm.memory_info("sim:0")'
+    assert "tack_memory DEBUG: opened sim:0" in run_python(script, TACK_MEMORY_LOG="debug").stderr
+    assert run_python(script, TACK_MEMORY_LOG="error").stderr == ""
+    assert run_python(script).stderr == ""
+    with_handlers = "import logging; logging.basicConfig(level=10)" + "\n" + script
+    assert run_python(with_handlers, TACK_MEMORY_LOG="debug").stderr.count("opened sim:0") == 1, "each line once"
+    assert run_python(with_handlers).stderr.count("opened sim:0") == 1, "a program's own handlers get it"
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("cuda:0", ("cuda", 0)),
+        ("level_zero:12", ("level_zero", 12)),
+        ("cpu", ("cpu", None)),
+        ("cuda", ("cuda", None)),
+        ("CUDA:0", None),
+        ("cuda:", None),
+        ("cuda:01", None),
+        ("cuda:-1", None),
+        ("cuda:0 ", None),
+        ("cuda:٣", None),
+        ("cuda:99999", None),
+        ("gpu:0", None),
+        ("", None),
+    ],
+)
+def test_the_form_of_a_device_name(text: str, parsed: tuple[str, int | None] | None) -> None:
+    assert parse_device_name(text) == parsed
