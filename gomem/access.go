@@ -28,11 +28,15 @@ func (d *Device) CopyFromHost(index uint32, offset uint64, host unsafe.Pointer, 
 func (d *Device) Fill(index uint32, offset uint64, pattern []byte, nbytes uint64, w Wait) error {
 	return d.access(index, offset, nbytes, w,
 		func(address uint64) error { return d.driverFault(d.driver.Fill(address, pattern, nbytes)) },
-		func(copied unsafe.Pointer) error { fillMemory(copied, pattern, nbytes); return nil })
+		func(copied unsafe.Pointer) error { FillMemory(copied, pattern, nbytes); return nil })
 }
 
 // access runs one of two functions on the buffer's true copy, which stays where it is meanwhile.
-func (d *Device) access(index uint32, offset, nbytes uint64, w Wait, onDevice func(address uint64) error, onHost func(unsafe.Pointer) error) error {
+func (d *Device) access(index uint32, offset, nbytes uint64, w Wait, onDevice func(address uint64) error, onHost func(unsafe.Pointer) error) (err error) {
+	defer d.guard(&err)
+	if err := d.refusal(); err != nil {
+		return err
+	}
 	r := d.registry.record(index)
 	if offset > r.Size || nbytes > r.Size-offset {
 		return &RangeError{Device: d.name, Offset: offset, Bytes: nbytes, Size: r.Size}
@@ -53,19 +57,19 @@ func (d *Device) access(index uint32, offset, nbytes uint64, w Wait, onDevice fu
 	if err := d.lockMoving(w); err != nil { // model: host.slow
 		return err
 	}
-	defer d.unlockMoving()
 	d.use(r)
 	switch state, dropped := StateOf(r.word()); {
 	case dropped || state == Free:
-		return ErrFreed
+		err = ErrFreed
 	case state == Spilled:
-		return onHost(unsafe.Add(d.registry.cold(index).host.Pointer(), offset))
+		err = onHost(unsafe.Add(d.registry.cold(index).host.Pointer(), offset))
+	case d.lost.Load() != nil:
+		err = d.lost.Load()
 	default: // resident, or marked for a waiting launch: under the moving lock it stays
-		if lost := d.lost.Load(); lost != nil {
-			return lost
-		}
-		return onDevice(r.Address + offset)
+		err = onDevice(r.Address + offset)
 	}
+	d.unlockMoving()
+	return err
 }
 
 func (d *Device) unpin(r *Record) {
@@ -75,7 +79,11 @@ func (d *Device) unpin(r *Record) {
 
 // Copy copies nbytes from one buffer of this device to another (or the same; overlap as memmove). It makes both resident, except
 // where both are spilled: then it copies on the host.
-func (d *Device) Copy(destination uint32, destinationOffset uint64, source uint32, sourceOffset uint64, nbytes uint64, w Wait) error {
+func (d *Device) Copy(destination uint32, destinationOffset uint64, source uint32, sourceOffset uint64, nbytes uint64, w Wait) (err error) {
+	defer d.guard(&err)
+	if err := d.refusal(); err != nil {
+		return err
+	}
 	to, from := d.registry.record(destination), d.registry.record(source)
 	if destinationOffset > to.Size || nbytes > to.Size-destinationOffset {
 		return &RangeError{Device: d.name, Offset: destinationOffset, Bytes: nbytes, Size: to.Size}
@@ -93,7 +101,7 @@ func (d *Device) Copy(destination uint32, destinationOffset uint64, source uint3
 		if to.is(Spilled) && from.is(Spilled) {
 			d.use(to)
 			d.use(from)
-			copyMemory(unsafe.Add(d.registry.cold(destination).host.Pointer(), destinationOffset),
+			CopyMemory(unsafe.Add(d.registry.cold(destination).host.Pointer(), destinationOffset),
 				unsafe.Add(d.registry.cold(source).host.Pointer(), sourceOffset), nbytes)
 			d.unlockMoving()
 			return nil

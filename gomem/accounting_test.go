@@ -415,10 +415,10 @@ func TestReportsGroupByOrigin(t *testing.T) {
 		{Origin: "a.py:1", Device: "fake:0", Bytes: 9 * kib, Resident: 9 * kib, Count: 3},
 		{Label: "mesh", Origin: "b.py:2", Device: "fake:0", Bytes: 6 * kib, Resident: 6 * kib, Count: 1},
 		{Origin: "b.py:2", Device: "fake:0", Bytes: 6 * kib, Resident: 4 * kib, Spilled: 2 * kib, Count: 2},
-	}, ordered(b.Holders(0)))
-	require.Len(t, b.Holders(1), 1)
+	}, ordered(b.holders(0)))
+	require.Len(t, b.holders(1), 1)
 	b.drop(live...)
-	require.Empty(t, b.Holders(0))
+	require.Empty(t, b.holders(0))
 }
 
 // A report, and each error of a full device, looks at the holds once, not once a held buffer: both are made under the lock for moving memory.
@@ -434,10 +434,10 @@ func TestReportsOfManyHeldBuffersAreQuick(t *testing.T) {
 		ids[x] = id
 	}
 	began := time.Now()
-	holders := b.Holders(0)
+	holders := b.holders(0)
 	require.Len(t, holders, 1)
 	require.Equal(t, "export: dlpack", holders[0].Holds)
-	require.Equal(t, map[string]int64{"export: dlpack": int64(n) * 64}, b.Unspillable())
+	require.Equal(t, map[string]int64{"export: dlpack": int64(n) * 64}, b.unspillable())
 	require.Less(t, time.Since(began), 5*time.Second)
 	for x, id := range ids {
 		b.Release(x, id)

@@ -15,12 +15,13 @@ import (
 // nothing is held.
 //
 // Errors: *MemoryError, *LostError, ErrCancelled, ErrFreed, ErrRelieve (only with w.Help), and the driver's.
-func (d *Device) Admit(indexes []uint32, w Wait) error {
-	if lost := d.lost.Load(); lost != nil {
-		return lost
+func (d *Device) Admit(indexes []uint32, w Wait) (err error) {
+	defer d.guard(&err)
+	if err := d.unusable(); err != nil {
+		return err
 	}
 	requested := d.sizeOf(indexes)
-	err := d.slowly(w, requested, func() error {
+	err = d.slowly(w, requested, func() error {
 		if err := d.neverFitsLocked(requested); err != nil {
 			return err
 		}
@@ -48,9 +49,9 @@ func (d *Device) Admit(indexes []uint32, w Wait) error {
 func (d *Device) slowly(w Wait, requested int64, step func() error) error {
 	if !w.Nested {
 		if !d.turnstile.lock(w.Cancel) { // model: launch.ticket
-			return ErrCancelled
+			return d.notHad()
 		}
-		defer d.turnstile.unlock()
+		defer d.turnstile.unlock() // by a panic as well: whoever comes next wants the moving lock, and is turned away there (broken.go)
 	}
 	err := d.lockMoving(w)
 	for err == nil {
@@ -70,7 +71,9 @@ func (d *Device) slowly(w Wait, requested int64, step func() error) error {
 	if w.Nested || len(d.marked) == 0 {
 		return err // cancelled before anything began: it does not wait for the lock again
 	}
-	d.moving.lock(nil)
+	if !d.moving.lock(nil) {
+		return d.notHad()
+	}
 	d.unmarkLocked()
 	var late *WaitError
 	if errors.As(err, &late) {
@@ -199,6 +202,8 @@ func (d *Device) awaitMarked(w Wait) error {
 			timer.Reset(pause)
 		case <-w.Cancel.Done():
 			return ErrCancelled
+		case <-d.stopped:
+			return d.notHad()
 		}
 	}
 }
@@ -215,7 +220,11 @@ func (d *Device) unmarkLocked() {
 
 // MakeResident makes one buffer resident and counts a use: the slow path of a pointer read, and restore. The buffer may be spilled again as
 // soon as another call needs room.
-func (d *Device) MakeResident(index uint32, w Wait) error {
+func (d *Device) MakeResident(index uint32, w Wait) (err error) {
+	defer d.guard(&err)
+	if err := d.refusal(); err != nil {
+		return err
+	}
 	r := d.registry.record(index)
 	if r.is(Resident) {
 		d.use(r)

@@ -15,13 +15,21 @@ type tokenTable struct {
 	adopting sync.Mutex
 }
 
-// Reserve makes room for nbytes within the budget, before a host allocates as much by itself. They count as reserved until the token is given
-// to Adopt or Unreserve. Errors as for Allocate.
+// Reserve makes room for nbytes within the budget, before a host allocates as much by itself; on the device, too, where the host's allocation would not
+// fail without it (Overcommitter). They count as reserved until the token is given to Adopt or Unreserve. Errors as for Allocate.
 func (d *Device) Reserve(nbytes uint64, o AllocateOptions) (token uint64, err error) {
+	defer d.guard(&err)
+	if err := d.refusal(); err != nil {
+		return 0, err
+	}
 	if nbytes > maxSize {
-		return 0, d.memoryError(ReasonTooLarge, maxSize, nil)
+		return 0, d.memoryError(ReasonTooLarge, figure(nbytes), nil)
 	}
 	if err := d.reserveRoom(int64(nbytes), o); err != nil {
+		return 0, err
+	}
+	if err := d.roomForHost(nbytes, o); err != nil {
+		d.unreserve(int64(nbytes))
 		return 0, err
 	}
 	t := &d.tokens
@@ -36,7 +44,7 @@ func (d *Device) Reserve(nbytes uint64, o AllocateOptions) (token uint64, err er
 }
 
 func (d *Device) reserveRoom(nbytes int64, o AllocateOptions) error {
-	d.Drain()
+	d.drain()
 	if d.quickReserve(nbytes) {
 		return nil
 	}
@@ -84,7 +92,12 @@ type AdoptOptions struct {
 // Adopt takes over device memory. Errors: *OverlapError when it is ours already or overlaps ours, *HowError when this device cannot free
 // what that call allocated, *MemoryError under a strict budget, the driver's; the caller keeps the memory then.
 func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, err error) {
+	defer d.guard(&err)
 	reserved := d.takeToken(o.Token)
+	if err := d.refusal(); err != nil {
+		d.unreserve(reserved)
+		return 0, err
+	}
 	if o.How == HowDriver || !d.driver.CanFree(o.How) {
 		d.unreserve(reserved)
 		return 0, &HowError{Device: d.name, How: o.How}
@@ -96,7 +109,7 @@ func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, er
 	}
 	if nbytes > maxSize || address+nbytes < address {
 		d.unreserve(reserved)
-		return 0, d.memoryError(ReasonTooLarge, maxSize, nil)
+		return 0, d.memoryError(ReasonTooLarge, figure(nbytes), nil)
 	}
 	d.books.lock()
 	d.books.Reserved -= reserved
@@ -110,7 +123,7 @@ func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, er
 	if o.Stream != 0 && nbytes > 0 { // what is queued there, the allocation for one, comes before what we do on the device's stream
 		if err := d.driver.Join(o.Stream, 0); err != nil {
 			d.unreserve(int64(nbytes))
-			return 0, d.driverFault(err)
+			return 0, d.joinFault(err, o.Stream)
 		}
 	}
 	d.tokens.adopting.Lock()
@@ -123,7 +136,11 @@ func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, er
 }
 
 // Overlapping is an *OverlapError when a buffer on the device shares bytes with the range.
-func (d *Device) Overlapping(address, nbytes uint64) error {
+func (d *Device) Overlapping(address, nbytes uint64) (err error) {
+	defer d.guard(&err)
+	if err := d.refusal(); err != nil {
+		return err
+	}
 	if nbytes == 0 {
 		return nil
 	}
@@ -147,6 +164,7 @@ func (d *Device) lies(index uint32) (address, size uint64, generation uint32, al
 
 // Find returns the live buffer on the device that contains the whole range.
 func (d *Device) Find(address, nbytes uint64) (index uint32, offset uint64, found bool) {
+	defer d.guard(nil)
 	index, start, found := d.addresses.find(address, nbytes)
 	return index, address - start, found
 }
@@ -154,8 +172,9 @@ func (d *Device) Find(address, nbytes uint64) (index uint32, offset uint64, foun
 // Disown is the opposite of Adopt: it makes the buffer resident, forgets it, and returns its address; the caller owns the memory. A held
 // buffer gives a *BusyError.
 func (d *Device) Disown(index uint32, w Wait) (address uint64, err error) {
-	if lost := d.lost.Load(); lost != nil {
-		return 0, lost
+	defer d.guard(&err)
+	if err := d.unusable(); err != nil {
+		return 0, err
 	}
 	r, c, one := d.registry.record(index), d.registry.cold(index), [1]uint32{index}
 	// Restored and taken in one hold of the lock: in two, another call could spill the buffer in between, and several Disowns under a full device
@@ -181,6 +200,9 @@ func (d *Device) Disown(index uint32, w Wait) (address uint64, err error) {
 			return &BusyError{Device: d.name, Bytes: r.Size, Holds: d.Holds(index)}
 		}
 		address = r.Address
+		if driver, told := d.driver.(Disowner); told && r.Size > 0 && c.how == HowDriver {
+			driver.Disown(address, r.Size)
+		}
 		d.letGo(r)
 		c.device = false // nothing to free
 		d.retireLocked(r)

@@ -3,6 +3,7 @@ package gomem
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -31,18 +32,19 @@ var zero = []byte{0}
 // Errors: ErrCollect and ErrRelieve (only with HasHelper), *MemoryError, *LostError, ErrCancelled, and the driver's; nothing changed then
 // except what was spilled.
 func (d *Device) Allocate(nbytes uint64, o AllocateOptions) (index uint32, err error) {
-	if nbytes > maxSize {
-		return 0, d.memoryError(ReasonTooLarge, min(int64(nbytes>>1), maxSize)*2, nil)
+	defer d.guard(&err)
+	if err := d.unusable(); err != nil {
+		return 0, err
 	}
-	if lost := d.lost.Load(); lost != nil {
-		return 0, lost
+	if nbytes > maxSize {
+		return 0, d.memoryError(ReasonTooLarge, figure(nbytes), nil)
 	}
 	if nbytes == 0 {
 		return d.build(0, 0, o, HowDriver, 0)
 	}
-	d.Drain() // what was dropped is given back before more is asked for
+	d.drain() // what was dropped is given back before more is asked for
 	if d.quickReserve(int64(nbytes)) {
-		address, err := d.driver.Allocate(nbytes)
+		address, err := d.driverAllocate(nbytes)
 		if err == nil {
 			return d.build(address, nbytes, o, HowDriver, 0)
 		}
@@ -119,12 +121,14 @@ func (d *Device) reliefDueLocked() bool {
 func (d *Device) build(address, nbytes uint64, o AllocateOptions, how How, stream uint64) (index uint32, err error) {
 	giveUp := func(err error) (uint32, error) {
 		if nbytes > 0 {
-			d.unreserve(int64(nbytes))
 			if how == HowDriver {
+				d.unmake(int64(nbytes))
 				if freeErr := d.driver.Free(Block{Address: address, Bytes: nbytes}); freeErr != nil {
 					d.freeFaults.Add(1)
 					err = errors.Join(err, d.driverFault(freeErr))
 				}
+			} else {
+				d.unreserve(int64(nbytes))
 			}
 		}
 		return 0, err
@@ -143,22 +147,7 @@ func (d *Device) build(address, nbytes uint64, o AllocateOptions, how How, strea
 	atomic.StoreUint64(&r.Address, address) // atomic for those who look at any record at any time: Device.lies
 	atomic.StoreUint64(&r.Size, nbytes)
 	d.use(r)
-	b, n := d.books, int64(nbytes)
-	b.lock() // model: new.commit
-	b.Reserved -= n
-	c.book = bookInUse
-	r.Sequence = b.Sequence + 1
-	if !r.transition(Building, Resident) {
-		panic(fmt.Sprintf("gomem: %s: a building record changed under its builder", d.name))
-	}
-	b.bornLocked(n)
-	d.bornBytes += n
-	if how == HowDriver {
-		d.noteLocked(EventAllocate, r.Index, n, time.Time{})
-	} else {
-		d.noteLocked(EventAdopt, r.Index, n, time.Time{})
-	}
-	b.unlock()
+	d.commitNew(r, c, how)
 	index = r.Index
 	if nbytes > 0 {
 		d.addresses.note(index)
@@ -167,30 +156,102 @@ func (d *Device) build(address, nbytes uint64, o AllocateOptions, how How, strea
 	return index, nil
 }
 
-// MakeRoom is for a host framework whose own allocation of nbytes failed: it spills at least as much, in order of last use, or all
-// that can be spilled, and returns what it gave back to the driver; 0 means that nothing is left to spill. Errors as for Allocate.
-func (d *Device) MakeRoom(nbytes uint64, o AllocateOptions) (freed uint64, err error) {
-	if lost := d.lost.Load(); lost != nil {
-		return 0, lost
+// commitNew makes a building buffer resident, together with the books (model: new.commit).
+func (d *Device) commitNew(r *Record, c *cold, how How) {
+	b, n := d.books, int64(r.Size)
+	kind := EventAllocate
+	if how != HowDriver {
+		kind = EventAdopt
 	}
-	err = d.slowly(o.Wait, int64(min(nbytes, maxSize)), func() error {
+	b.lock() // over nothing that can panic, so that it needs no defer: this is the hottest of these steps
+	b.Reserved -= n
+	if how == HowDriver {
+		d.madeLocked(n)
+	}
+	r.Sequence = b.Sequence + 1
+	c.book, c.entered = bookInUse, r.Sequence
+	built := r.transition(Building, Resident)
+	b.bornLocked(n)
+	d.bornBytes += n
+	d.noteLocked(kind, r.Index, n, time.Time{})
+	b.unlock()
+	if !built {
+		panic(fmt.Sprintf("gomem: %s: a building record changed under its builder", d.name))
+	}
+}
+
+// MakeRoom is for a host framework whose own allocation of nbytes failed: it gives at least as much back to the driver, or all that can be, and
+// returns how much that was; 0 means that nothing is left. What was dropped goes first, then what the host's caches (ErrRelieve) and the driver's
+// release, and only what is missing then is spilled, in order of last use. Errors as for Allocate.
+func (d *Device) MakeRoom(nbytes uint64, o AllocateOptions) (freed uint64, err error) {
+	defer d.guard(&err)
+	if err := d.unusable(); err != nil {
+		return 0, err
+	}
+	var spilled, released uint64
+	drainedBefore := d.drainedNow() // what is drained from now on makes room, whoever drains it
+	first := true
+	err = d.slowly(o.Wait, figure(nbytes), func() error {
 		if o.HasHelper && !o.Relieved && d.reliefDueLocked() {
+			d.freeAtRelief = d.driverFree()
 			return ErrRelieve
 		}
-		n, awaited, err := d.spillBytesLocked(nbytes-freed, o.Wait, !o.Nested)
-		freed += n
-		if err != nil {
-			return d.spillFaultLocked(err, int64(min(nbytes, maxSize)))
+		if first {
+			first = false
+			before := d.freeAtRelief // of this request, if it has just been relieved
+			if d.freeAtRelief = Unknown; !o.Relieved || before == Unknown {
+				before = d.driverFree()
+			}
+			if err := d.settleLocked(); err != nil {
+				return err
+			}
+			if before != Unknown {
+				released = uint64(max(0, d.driverFree()-before))
+			}
 		}
-		if freed == 0 && awaited > 0 {
-			return errAwait
+		freed = max(uint64(d.drainedNow()-drainedBefore), released) + spilled
+		if freed < nbytes {
+			room, err := d.spillBytesLocked(nbytes-freed, o.Wait, !o.Nested)
+			spilled += room.freed
+			freed += room.freed
+			switch {
+			case err != nil:
+				return err
+			case freed == 0 && room.awaited > 0:
+				return errAwait
+			case freed == 0 && room.refused != nil:
+				return d.memoryErrorLocked(ReasonHost, figure(nbytes), room.refused)
+			}
 		}
-		if err := d.driver.Synchronize(); err != nil { // the host's allocator may be another pool: what was freed has to be back
-			return d.driverFault(err)
-		}
-		_, err = d.driver.Trim()
-		return d.driverFault(err)
+		return d.settleLocked() // the host's allocator may be another pool: what was freed has to be back at the driver
 	})
 	d.verify()
 	return freed, err
 }
+
+func (d *Device) drainedNow() int64 {
+	d.books.lock()
+	defer d.books.unlock()
+	return d.drained
+}
+
+// settleLocked waits for the device, so that deferred frees complete, and empties the driver's cache.
+func (d *Device) settleLocked() error {
+	if err := d.driver.Synchronize(); err != nil {
+		return d.driverFault(err)
+	}
+	_, err := d.driver.Trim()
+	return d.driverFault(err)
+}
+
+// driverFree is how much device memory the driver says is free; Unknown where it does not say.
+func (d *Device) driverFree() int64 {
+	memory, err := d.driver.Memory()
+	if err != nil {
+		return Unknown // only used to spill less; the next call that needs the driver meets its error
+	}
+	return memory.Free
+}
+
+// figure is a size as errors report it.
+func figure(nbytes uint64) int64 { return int64(min(nbytes, math.MaxInt64)) }

@@ -51,14 +51,16 @@ func (b *Books) reserveLocked(n int64) bool {
 }
 
 // raisedLocked is called after each rise of InUse (model: peak.rise): the peaks of the device and of each open scope are exact because
-// the rise and the maxima are one step under the lock.
+// the rise and the maxima are one step under the lock. Sequence was raised with InUse.
 func (b *Books) raisedLocked() {
 	b.Peak = max(b.Peak, b.InUse)
 	if b.Budget >= 0 && b.InUse > b.Budget {
 		b.OverBudgetCount++
 	}
 	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
-		s.Peak = max(s.Peak, b.InUse)
+		if b.InUse > s.Peak {
+			s.Peak, s.Moment = b.InUse, b.Sequence
+		}
 		s.Footprint = max(s.Footprint, b.InUse+b.Spilled)
 	}
 }
@@ -106,12 +108,15 @@ func (b *Books) copyLocked() Books {
 
 // OpenScope begins a peak scope: s must be zero and stay at its address until CloseScope. Any number may be open, in any threads. C has
 // the same few lines over the same memory (bindings/fast/peak.c).
-func (d *Device) OpenScope(s *Scope) {
+func (d *Device) OpenScope(s *Scope) { d.openScope(s, 0) }
+
+func (d *Device) openScope(s *Scope, watched uint32) {
 	b := d.books
 	b.lock()
 	defer b.unlock()
 	*s = Scope{Next: b.Scopes, Books: unsafe.Pointer(b), Sequence: b.Sequence, Start: b.InUse, Peak: b.InUse, Footprint: b.InUse + b.Spilled,
-		SpilledBytes: b.SpilledBytes, RestoredBytes: b.RestoredBytes}
+		SpilledBytes: b.SpilledBytes, RestoredBytes: b.RestoredBytes, Moment: b.Sequence, Watched: watched}
+	b.Watched += watched
 	if s.Next != nil {
 		(*Scope)(s.Next).Prev = unsafe.Pointer(s)
 	}
@@ -120,9 +125,12 @@ func (d *Device) OpenScope(s *Scope) {
 
 // CloseScope ends a peak scope and freezes it. Scopes may be closed in any order.
 func (d *Device) CloseScope(s *Scope) {
-	b := d.books
-	b.lock()
-	defer b.unlock()
+	d.books.lock()
+	defer d.books.unlock()
+	d.books.closeLocked(s)
+}
+
+func (b *Books) closeLocked(s *Scope) {
 	if s.Prev != nil {
 		(*Scope)(s.Prev).Next = s.Next
 	} else {
@@ -132,6 +140,7 @@ func (d *Device) CloseScope(s *Scope) {
 		(*Scope)(s.Next).Prev = s.Prev
 	}
 	s.Next, s.Prev, s.Books = nil, nil, nil
+	b.Watched -= s.Watched
 	s.End = b.InUse
 	s.SpilledBytes = b.SpilledBytes - s.SpilledBytes
 	s.RestoredBytes = b.RestoredBytes - s.RestoredBytes
@@ -155,15 +164,20 @@ type Info struct {
 }
 
 // Info reads the figures. It asks the driver only when told to; otherwise Driver is all Unknown.
-func (d *Device) Info(askDriver bool) (Info, error) {
-	var info Info
+//
+// On a broken device Driver is unknown as well, and DriverPending 0: nothing of the driver's is asked any more, but the books can be read.
+func (d *Device) Info(askDriver bool) (info Info, err error) {
+	defer d.guard(&err)
 	d.books.lock()
 	info.Books = d.books.copyLocked()
 	d.books.unlock()
 	info.Live = info.AllocateCount - info.FreeCount
-	info.DriverPending = int64(d.driver.PendingFree())
 	info.HostCopies, info.HostPooled = d.pool.Bytes()
 	info.Driver = DriverMemory{Unknown, Unknown, Unknown, Unknown, Unknown}
+	if d.broken.Load() != nil {
+		return info, nil
+	}
+	info.DriverPending = int64(d.driver.PendingFree())
 	if askDriver {
 		memory, err := d.driver.Memory()
 		if err != nil {

@@ -8,16 +8,12 @@ import "time"
 // The budget is set also when the spilling ends early by an error or a cancellation. On a device whose buffers cannot be spilled a
 // budget is only counted.
 func (d *Device) SetBudget(nbytes int64, strict bool, w Wait) (previous int64, previousStrict bool, err error) {
-	b := d.books
-	b.lock()
-	previous, previousStrict = b.Budget, b.Strict != 0
-	b.Budget, b.Strict = max(nbytes, -1), 0
-	if strict && nbytes >= 0 {
-		b.Strict = 1
+	defer d.guard(&err)
+	if err := d.refusal(); err != nil {
+		return 0, false, err
 	}
-	over := b.InUse + b.Reserved - b.Budget
-	d.noteLocked(EventBudget, 0, 0, time.Time{})
-	b.unlock()
+	b := d.books
+	previous, previousStrict, over := d.writeBudget(nbytes, strict)
 	if nbytes < 0 || over <= 0 || !d.movable {
 		return previous, previousStrict, nil
 	}
@@ -31,12 +27,27 @@ func (d *Device) SetBudget(nbytes int64, strict bool, w Wait) (previous int64, p
 	}
 	b.unlock()
 	if over > 0 {
-		_, _, err = d.spillBytesLocked(uint64(over), w, false)
-		if err != nil {
-			err = d.spillFaultLocked(err, over)
+		var room room
+		room, err = d.spillBytesLocked(uint64(over), w, false)
+		if err == nil && room.refused != nil && room.freed < uint64(over) {
+			err = d.memoryErrorLocked(ReasonHost, over, room.refused)
 		}
 	}
 	d.unlockMoving()
 	d.verify()
 	return previous, previousStrict, err
+}
+
+// writeBudget sets the figures. over is by how much the device is above the new budget.
+func (d *Device) writeBudget(nbytes int64, strict bool) (previous int64, previousStrict bool, over int64) {
+	b := d.books
+	b.lock()
+	defer b.unlock()
+	previous, previousStrict = b.Budget, b.Strict != 0
+	b.Budget, b.Strict = max(nbytes, -1), 0
+	if strict && nbytes >= 0 {
+		b.Strict = 1
+	}
+	d.noteLocked(EventBudget, 0, 0, time.Time{})
+	return previous, previousStrict, b.InUse + b.Reserved - b.Budget
 }

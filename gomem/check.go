@@ -7,10 +7,14 @@ import (
 
 // Check compares the books with the buffers: every identity of the books, and every buffer's state with the copies it has. It takes the moving
 // lock, so nothing moves meanwhile, and holds the books' lock over one pass over all buffers: it is for tests and for TACK_MEMORY_CHECK.
-func (d *Device) Check() error {
-	d.moving.lock(nil)
-	defer d.unlockMoving()
-	d.drainLocked()
+func (d *Device) Check() (err error) {
+	defer d.guard(&err)
+	return d.whileNothingMoves(d.checkLocked)
+}
+
+func (d *Device) checkLocked() error {
+	d.ended.lock() // nobody reads or thins what ended
+	defer d.ended.unlock()
 	b := d.books
 	b.lock()
 	defer b.unlock()
@@ -81,10 +85,36 @@ func (d *Device) Check() error {
 			wrong("%s is negative: %d", name, value)
 		}
 	}
+	watched := uint32(0)
 	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
+		watched += s.Watched
+		if s.Watched != 0 {
+			if live := d.bytesAtLocked(s.Moment); live != s.Peak {
+				wrong("a watched scope's peak is %d, and what was live at that moment has %d", s.Peak, live)
+			}
+		}
 		if s.Peak < b.InUse || s.Peak < s.Start || s.OwnNow < 0 || s.Own < s.OwnNow || s.Own > s.Footprint || s.Footprint < s.Peak {
 			wrong("a peak scope contradicts itself or the books: %+v with in_use %d", *s, b.InUse)
 		}
 	}
+	if b.Watched != watched {
+		wrong("%d watched scopes are counted, %d are open", b.Watched, watched)
+	}
 	return errors.Join(faults...)
+}
+
+// bytesAtLocked is the plain sum of what liveAt groups. The books' lock is held, and the lock of the stays that ended.
+func (d *Device) bytesAtLocked(moment uint64) (sum int64) {
+	d.registry.each(func(r *Record, _ *cold) bool {
+		if s, live := d.stayLocked(r.Index); live && s.from <= moment {
+			sum += s.bytes
+		}
+		return true
+	})
+	d.ended.allLocked()(func(s *stay) {
+		if s.contains(moment) {
+			sum += s.bytes
+		}
+	})
+	return sum
 }

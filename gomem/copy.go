@@ -20,8 +20,8 @@ const (
 	copyThreads  = 2 // more than two do not help: memory is the limit then
 )
 
-// copyMemory copies n bytes of host memory, as memmove does where the ranges overlap. Large copies take two threads.
-func copyMemory(dst, src unsafe.Pointer, n uint64) {
+// CopyMemory copies n bytes of host memory, as memmove does where the ranges overlap. Large copies take two threads.
+func CopyMemory(dst, src unsafe.Pointer, n uint64) {
 	if n < copyParallel || overlaps(dst, src, n) || runtime.GOMAXPROCS(0) < copyThreads {
 		copySerial(dst, src, n)
 		return
@@ -34,11 +34,11 @@ func copyMemory(dst, src unsafe.Pointer, n uint64) {
 	other.Wait()
 }
 
-// copyMemoryUntil is copyMemory that c can end: then it returns ErrCancelled, and dst is partly written.
+// copyMemoryUntil is CopyMemory that c can end: then it returns ErrCancelled, and dst is partly written.
 func copyMemoryUntil(dst, src unsafe.Pointer, n uint64, c *Cancel) error {
 	if c == nil || overlaps(dst, src, n) {
 		// A half-done move within one buffer would leave neither the old contents nor the new.
-		copyMemory(dst, src, n)
+		CopyMemory(dst, src, n)
 		return nil
 	}
 	for done := uint64(0); done < n; {
@@ -46,7 +46,7 @@ func copyMemoryUntil(dst, src unsafe.Pointer, n uint64, c *Cancel) error {
 			return err
 		}
 		part := min(cancelSlice, n-done)
-		copyMemory(unsafe.Add(dst, done), unsafe.Add(src, done), part)
+		CopyMemory(unsafe.Add(dst, done), unsafe.Add(src, done), part)
 		done += part
 	}
 	return nil
@@ -74,8 +74,8 @@ func moveMemory(dst, src unsafe.Pointer, n uint64) {
 	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
 }
 
-// fillMemory repeats pattern over n bytes of host memory; the last repetition may be cut.
-func fillMemory(dst unsafe.Pointer, pattern []byte, n uint64) {
+// FillMemory repeats pattern over n bytes of host memory; the last repetition may be cut.
+func FillMemory(dst unsafe.Pointer, pattern []byte, n uint64) {
 	target := unsafe.Slice((*byte)(dst), n)
 	if len(pattern) == 1 && pattern[0] == 0 {
 		clear(target)

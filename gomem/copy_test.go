@@ -31,7 +31,7 @@ func TestCopyMemory(t *testing.T) {
 	for _, n := range []int{0, 1, 63, copySlice - 1, copySlice, copySlice + 1, copyParallel - 1, copyParallel, copyParallel + 5001} {
 		src, dst := mapped(t, n+64, 1), mapped(t, n+64, 2)
 		before, after := bytes.Clone(dst[:16]), bytes.Clone(dst[16+n:])
-		copyMemory(unsafe.Pointer(&dst[16]), unsafe.Pointer(&src[32]), uint64(n))
+		CopyMemory(unsafe.Pointer(&dst[16]), unsafe.Pointer(&src[32]), uint64(n))
 		require.True(t, bytes.Equal(src[32:32+n], dst[16:16+n]), "%d bytes", n)
 		require.Equal(t, before, dst[:16])
 		require.Equal(t, after, dst[16+n:])
@@ -71,13 +71,13 @@ func TestFillMemory(t *testing.T) {
 			memory := mapped(t, n+1, 4)
 			last := memory[n]
 			pattern := mapped(t, 16, uint64(length))[:length]
-			fillMemory(unsafe.Pointer(&memory[0]), pattern, uint64(n))
+			FillMemory(unsafe.Pointer(&memory[0]), pattern, uint64(n))
 			want := bytes.Repeat(pattern, n/length+1)[:n]
 			require.True(t, bytes.Equal(want, memory[:n]), "%d bytes, pattern of %d", n, length)
 			require.Equal(t, last, memory[n])
 		}
 	}
 	memory := mapped(t, 100, 4)
-	fillMemory(unsafe.Pointer(&memory[0]), []byte{0}, 100)
+	FillMemory(unsafe.Pointer(&memory[0]), []byte{0}, 100)
 	require.Equal(t, make([]byte, 100), memory)
 }

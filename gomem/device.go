@@ -3,7 +3,6 @@ package gomem
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +36,9 @@ type Device struct {
 	books    *Books // in memory outside Go's heap
 	registry registry
 
+	overcommits Overcommitter // the driver, if it is one; else nil (room.go)
+	made        int64         // of Books.Reserved: what the driver makes or has made; only with overcommits. Guarded by the books' lock
+
 	turnstile fifoLock // first come, first served: who may wait for others' launches (admit.go)
 	moving    fifoLock // held by whoever moves or frees memory of this device
 
@@ -58,10 +60,17 @@ type Device struct {
 	collectedAt int64 // bornBytes when garbage was last asked for because of the budget; -1: never
 	relievedAt  int64 // Books.AllocateCount when relief was last asked for because the device was full; -1: never
 
+	drained      int64 // bytes of dropped buffers given back to the driver so far; guarded by books
+	freeAtRelief int64 // what the driver said was free when MakeRoom asked for relief last; Unknown: not asked since, or no answer. Guarded by moving
+
 	total      atomic.Int64 // the driver's total, or Unknown while it was not told
 	freeFaults atomic.Int64 // driver frees that failed; the memory counts as gone
 	lost       atomic.Pointer[LostError]
+	broken     atomic.Pointer[BrokenError]
+	stopped    chan struct{} // closed when the device breaks
+	notices    Notices
 
+	ended     stayLog    // what left the device since the peaks of watched scopes
 	events    *eventRing // guarded by books; nil: off
 	closeOnce sync.Once
 }
@@ -74,7 +83,8 @@ func NewDevice(driver Driver, options Options) (*Device, error) {
 	}
 	registerBarrier()
 	d := &Device{driver: driver, name: driver.Name(), pool: options.Pool, movable: options.Movable, check: options.Check,
-		books: (*Books)(memory), wake: make(chan struct{}, 1), collectedAt: -1, relievedAt: -1}
+		books: (*Books)(memory), wake: make(chan struct{}, 1), stopped: make(chan struct{}), collectedAt: -1, relievedAt: -1, freeAtRelief: Unknown}
+	d.overcommits, _ = driver.(Overcommitter)
 	if d.pool == nil {
 		d.pool = NewHostPool()
 	}
@@ -82,6 +92,7 @@ func NewDevice(driver Driver, options Options) (*Device, error) {
 	d.registry.device = options.Index
 	d.addresses.where = d.lies
 	d.turnstile.rank, d.moving.rank = rankTurnstile, rankMoving
+	d.turnstile.stopped, d.moving.stopped = d.stopped, d.stopped
 	d.SetMaxWait(options.MaxWait)
 	d.total.Store(Unknown)
 	d.learnTotal()
@@ -119,33 +130,33 @@ func (d *Device) SetMaxWait(wait time.Duration) {
 func (d *Device) SetCheck(on bool) { d.check = on }
 
 // Synchronize waits until the device has done all queued work, and gives dropped memory back.
-func (d *Device) Synchronize() error {
-	d.moving.lock(nil)
-	defer d.unlockMoving()
-	d.drainLocked()
-	return d.driverFault(d.driver.Synchronize())
+func (d *Device) Synchronize() (err error) {
+	defer d.guard(&err)
+	return d.whileNothingMoves(func() error { return d.driverFault(d.driver.Synchronize()) })
+}
+
+// whileNothingMoves calls f with the moving lock, and with what was dropped given back.
+func (d *Device) whileNothingMoves(f func() error) error {
+	if err := d.lockMoving(Wait{}); err != nil {
+		return err
+	}
+	err := f()
+	d.unlockMoving() // by no defer: see broken.go
+	return err
 }
 
 // Trim gives back to the system what is kept for later use: dropped buffers, and the driver's cache. It waits for the device.
 func (d *Device) Trim() (released uint64, err error) {
-	d.moving.lock(nil)
-	defer d.unlockMoving()
-	d.drainLocked()
-	if err := d.driver.Synchronize(); err != nil {
-		return 0, d.driverFault(err)
-	}
-	released, err = d.driver.Trim()
-	return released, d.driverFault(err)
-}
-
-// Stream is the handle of the stream on which the device's memory is moved and freed; 0 where there is none.
-func (d *Device) Stream() uint64 { return d.driver.Stream() }
-
-// SetStream makes a host framework's context and stream the device's own.
-func (d *Device) SetStream(context, stream uint64) error {
-	d.moving.lock(nil)
-	defer d.unlockMoving()
-	return d.driverFault(d.driver.SetStream(context, stream))
+	defer d.guard(&err)
+	err = d.whileNothingMoves(func() error {
+		if err := d.driver.Synchronize(); err != nil {
+			return d.driverFault(err)
+		}
+		var err error
+		released, err = d.driver.Trim()
+		return d.driverFault(err)
+	})
+	return released, err
 }
 
 // RecordEvents keeps the newest `capacity` events of this device from now on; 0 turns it off.
@@ -180,23 +191,22 @@ func (d *Device) noteLocked(kind EventKind, index uint32, nbytes int64, began ti
 
 // Close ends the device: it frees what was dropped, closes the driver and gives back the records. It fails, and changes nothing, while
 // buffers are alive.
-func (d *Device) Close() error {
-	d.moving.lock(nil)
-	d.drainLocked()
-	d.books.lock()
-	live := d.books.AllocateCount - d.books.FreeCount
-	d.books.unlock()
-	if live > 0 {
-		d.unlockMoving()
-		return fmt.Errorf("%s: cannot be closed while %d buffers are alive", d.name, live)
-	}
-	var err error
-	d.closeOnce.Do(func() {
-		err = d.driver.Close()
-		d.registry.close()
+func (d *Device) Close() (err error) {
+	defer d.guard(&err)
+	return d.whileNothingMoves(func() error {
+		d.books.lock()
+		live := d.books.AllocateCount - d.books.FreeCount
+		d.books.unlock()
+		if live > 0 {
+			return fmt.Errorf("%s: cannot be closed while %d buffers are alive", d.name, live)
+		}
+		var err error
+		d.closeOnce.Do(func() {
+			err = d.driver.Close()
+			d.registry.close()
+		})
+		return err
 	})
-	d.unlockMoving()
-	return err
 }
 
 // learnTotal asks the driver how much memory the device has, until it knows.
@@ -236,19 +246,22 @@ func (d *Device) freeDeviceLocked(r *Record, c *cold) {
 	}
 	d.freeFaults.Add(1)
 	if d.lost.Load() == nil { // on a lost device every free fails, and whoever uses it next is told
-		slog.Error("the driver failed to free device memory", "device", d.name, "bytes", r.Size, "error", d.driverFault(err))
+		d.notices.add(LevelError, "%s: the driver failed to free %d bytes of device memory: %v", d.name, r.Size, d.driverFault(err))
 	}
 }
+
+// Notices are what happened on this device that nobody's call could be told of.
+func (d *Device) Notices() *Notices { return &d.notices }
 
 // FreeFaults is how many of the driver's frees failed so far.
 func (d *Device) FreeFaults() int64 { return d.freeFaults.Load() }
 
-// verify checks the books after an operation when the device was made with Check.
+// verify checks the books after an operation when the device was made with Check. Wrong books break the device.
 func (d *Device) verify() {
 	if !d.check {
 		return
 	}
-	if err := d.Check(); err != nil {
+	if err := d.Check(); err != nil && !isBroken(err) {
 		panic(err)
 	}
 }

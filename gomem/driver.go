@@ -3,6 +3,7 @@ package gomem
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"unsafe"
 )
 
@@ -59,6 +60,21 @@ type Driver interface {
 	Close() error
 }
 
+// Overcommitter is a Driver whose allocations succeed although the device is full: using the memory fails later, or crashes. The core asks it for room
+// before each allocation.
+type Overcommitter interface {
+	Driver
+	// Room is how many bytes may still be allocated while `live` bytes of the core's are there: in use (adopted ones too), or dropped and not given to
+	// Free yet. What was given to Free and is not back, the driver counts itself. It reads figures and changes nothing.
+	Room(live uint64) (nbytes uint64, err error)
+}
+
+// Disowner is a Driver that keeps account of the blocks that it has made. It is told of one that becomes somebody else's (Device.Disown): whoever has it
+// frees it by the vendor's own call, and its address may come back as another block.
+type Disowner interface {
+	Disown(address, nbytes uint64)
+}
+
 // How says which vendor call made a block, and so which one frees it.
 type How uint8
 
@@ -70,9 +86,10 @@ const (
 	HowHIP           // hipMalloc
 	HowHIPAsync      // hipMallocAsync
 	HowLevelZero     // zeMemAllocDevice
+	HowHost          // the host framework's own way, which frees it, too: only counted here (devices that never spill)
 )
 
-var howNames = [...]string{"the driver itself", "cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice"}
+var howNames = [...]string{"the driver itself", "cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice", "the host framework"}
 
 // String is the vendor's name of the call.
 func (h How) String() string {
@@ -97,7 +114,7 @@ const Unknown int64 = -1
 type DriverMemory struct {
 	Free        int64 // the driver's answer as it is
 	Total       int64
-	Cached      int64 // what Trim can give back
+	Cached      int64 // what Trim can give back; on Metal, what the host framework keeps
 	Allocated   int64 // Metal's currentAllocatedSize
 	LargestFree int64
 }
@@ -107,6 +124,8 @@ var (
 	ErrOutOfMemory = errors.New("out of device memory")
 	ErrTooLarge    = errors.New("more than the device has")
 	ErrLost        = errors.New("the device is lost") // no call can succeed again in this process
+
+	ErrInvalidHandle = errors.New("the driver does not know the handle") // a stream or context that the caller named
 )
 
 // DriverError is a vendor call that failed. It wraps one of the sentinels above, or none.
@@ -115,7 +134,7 @@ type DriverError struct {
 	Call   string // "cuMemAllocAsync"
 	Code   int    // the vendor's number
 	Name   string // the vendor's name, "CUDA_ERROR_OUT_OF_MEMORY"; may be empty
-	Kind   error  // ErrOutOfMemory, ErrTooLarge, ErrLost or nil
+	Kind   error  // one of the sentinels above, or nil
 }
 
 func (e *DriverError) Error() string {
@@ -123,7 +142,11 @@ func (e *DriverError) Error() string {
 	if name == "" {
 		name = "error"
 	}
-	return fmt.Sprintf("%s: %s failed: %s (%d)", e.Device, e.Call, name, e.Code)
+	code := strconv.Itoa(e.Code)
+	if e.Code > 0xffff { // a code of bit fields, which its vendor writes so, and so is it looked for
+		code = fmt.Sprintf("%#x", e.Code)
+	}
+	return fmt.Sprintf("%s: %s failed: %s (%s)", e.Device, e.Call, name, code)
 }
 
 // Unwrap returns the sentinel, so that errors.Is works.

@@ -10,6 +10,11 @@ import (
 // peaks do not depend on the device's delays; the memory goes back to the driver with the next Drain, or by whoever holds the moving lock
 // next. It makes no driver call and takes no lock but the books', so it may be called with the GIL. The index is dead afterwards.
 func (d *Device) LetGo(index uint32) {
+	defer d.guard(nil)
+	d.letGoOf(index)
+}
+
+func (d *Device) letGoOf(index uint32) {
 	r := d.registry.record(index)
 	d.letGo(r)
 	d.pushDrop(r)
@@ -18,13 +23,15 @@ func (d *Device) LetGo(index uint32) {
 // Drop is LetGo, and gives the memory back now if nobody is moving memory. It never waits for the moving lock, but a driver's free may take
 // a while: without the GIL, please.
 func (d *Device) Drop(index uint32) {
-	d.LetGo(index)
-	d.Drain()
+	defer d.guard(nil)
+	d.letGoOf(index)
+	d.drain()
 }
 
 // Free lets go of a buffer early, while references to it may exist. While it is held, exported or launched on, it returns a *BusyError
 // and changes nothing.
-func (d *Device) Free(index uint32, w Wait) error {
+func (d *Device) Free(index uint32, w Wait) (err error) {
+	defer d.guard(&err)
 	r := d.registry.record(index)
 	if err := d.lockMoving(w); err != nil {
 		return err
@@ -60,7 +67,7 @@ func (d *Device) letGo(r *Record) {
 	}
 	switch c.book {
 	case bookInUse:
-		b.InUse -= n
+		d.leftLocked(r, c)
 		b.PendingFree += n
 		c.pending = true
 	case bookSpilled:
@@ -84,9 +91,19 @@ func (d *Device) pushDrop(r *Record) {
 	}
 }
 
-// Drain frees what was dropped, if the moving lock can be had at once. Otherwise its holder does it: see unlockMoving.
+// Drain frees what was dropped, if the moving lock can be had at once. Otherwise its holder does it: see unlockMoving. On a broken device it does
+// nothing. It also thins the stays that ended, since it is called all the time, without the GIL and with no lock held.
 func (d *Device) Drain() {
-	for atomic.LoadUint32(&d.books.Drops) != 0 && d.moving.tryLock() {
+	defer d.guard(nil)
+	d.drain()
+}
+
+// drain is Drain for calls that have a guard already.
+func (d *Device) drain() {
+	if d.ended.crowded.Load() {
+		d.thinStays()
+	}
+	for atomic.LoadUint32(&d.books.Drops) != 0 && d.broken.Load() == nil && d.moving.tryLock() {
 		d.drainLocked()
 		d.moving.unlock()
 	}
@@ -109,7 +126,8 @@ func (d *Device) drainLocked() {
 // who remember the record (the batch of victims, the address index) that the buffer is gone.
 func (d *Device) retireLocked(r *Record) {
 	c := d.registry.cold(r.Index)
-	if c.device {
+	onDevice := c.device // else it was disowned, or spilled
+	if onDevice {
 		d.freeDeviceLocked(r, c)
 	}
 	if c.host.Address != 0 {
@@ -120,6 +138,9 @@ func (d *Device) retireLocked(r *Record) {
 		c.pending = false
 		d.books.lock()
 		d.books.PendingFree -= int64(r.Size)
+		if onDevice {
+			d.drained += int64(r.Size)
+		}
 		d.books.unlock()
 	}
 	atomic.AddUint32(&r.Generation, 1)
@@ -128,19 +149,26 @@ func (d *Device) retireLocked(r *Record) {
 	d.wakeWaiter()
 }
 
-// lockMoving takes the moving lock and drains. It fails only when cancelled.
+// lockMoving takes the moving lock and drains. It fails only when cancelled, and on a broken device.
 func (d *Device) lockMoving(w Wait) error {
+	if broken := d.refusal(); broken != nil {
+		return broken
+	}
 	if !d.moving.lock(w.Cancel) {
-		d.Drain() // the lock may have been handed to us for a moment, in which somebody dropped a buffer and relied on its holder
-		return ErrCancelled
+		d.drain() // the lock may have been handed to us for a moment, in which somebody dropped a buffer and relied on its holder
+		return d.notHad()
+	}
+	if broken := d.refusal(); broken != nil { // by a call that did not have this lock
+		d.moving.unlock()
+		return broken
 	}
 	d.drainLocked()
 	return nil
 }
 
 // unlockMoving lets go of the moving lock and looks at the drop list once more (model: unlock.recheck): who dropped a buffer while the
-// lock was taken could not drain, and relies on this look.
+// lock was taken could not drain, and relies on this look. It is called at the end of what has the lock, by no defer: see broken.go.
 func (d *Device) unlockMoving() {
 	d.moving.unlock()
-	d.Drain()
+	d.drain()
 }

@@ -1,5 +1,7 @@
 package gomem
 
+import "math"
+
 // What the tests of the core (package gomem_test, because package fakedriver imports this one) need to see of its inside.
 
 // RaceBuild and Invariants say how the tests were built.
@@ -14,8 +16,9 @@ func Fewer(n, checked int) int { return fewerChecked(n, checked) }
 // VictimPasses is how many linear passes over all records the choice of victims made so far.
 func (d *Device) VictimPasses() int64 {
 	d.moving.lock(nil)
-	defer d.unlockMoving()
-	return d.victims.passes
+	passes := d.victims.passes
+	d.unlockMoving()
+	return passes
 }
 
 // HoldMoving takes the lock for moving memory, as a long spill does, and returns how to let go of it.
@@ -35,4 +38,55 @@ func (d *Device) Waiters() int {
 	d.turnstile.mu.Lock()
 	defer d.turnstile.mu.Unlock()
 	return len(d.turnstile.queue)
+}
+
+// KeptStays is how many stays that ended are kept.
+func (d *Device) KeptStays() int {
+	d.books.lock()
+	defer d.books.unlock()
+	return d.ended.count
+}
+
+// Watched is how many open scopes are watched.
+func (d *Device) Watched() uint32 {
+	d.books.lock()
+	defer d.books.unlock()
+	return d.books.Watched
+}
+
+// PeakOf is the peak of an open scope so far.
+func (d *Device) PeakOf(s *Scope) int64 {
+	d.books.lock()
+	defer d.books.unlock()
+	return s.Peak
+}
+
+// HostSizeClass is the class of a host copy of so many bytes.
+func HostSizeClass(nbytes int) int {
+	class, _ := sizeClass(uint64(nbytes))
+	return class
+}
+
+// ChooseVictims is one choice that spills nothing: the indexes in the order in which they would be looked at. between is called after each.
+func (d *Device) ChooseVictims(between func(index uint32)) (indexes []uint32) {
+	d.moving.lock(nil)
+	for {
+		r, ok := d.nextVictimLocked()
+		if !ok {
+			break
+		}
+		indexes = append(indexes, r.Index)
+		d.passLocked(r)
+		between(r.Index)
+	}
+	d.doneChoosingLocked()
+	d.unlockMoving()
+	return indexes
+}
+
+// SkipToLastChoice makes the next choice of victims the one whose number does not fit any more.
+func (d *Device) SkipToLastChoice() {
+	d.moving.lock(nil)
+	d.victims.choice = math.MaxUint32
+	d.unlockMoving()
 }

@@ -13,6 +13,8 @@ type fifoLock struct {
 	mu    sync.Mutex
 	queue []chan struct{} // guarded by mu; who unlocks hands the lock to the first
 	rank  rank
+
+	stopped <-chan struct{} // closed when whoever has the lock will never let go of it (broken.go); nil: that does not happen
 }
 
 func (l *fifoLock) tryLock() bool {
@@ -23,7 +25,7 @@ func (l *fifoLock) tryLock() bool {
 	return false
 }
 
-// lock waits for the lock; false when cancelled while waiting.
+// lock waits for the lock; false when cancelled, or stopped, while waiting.
 func (l *fifoLock) lock(cancel *Cancel) bool {
 	if l.tryLock() {
 		return true
@@ -42,6 +44,7 @@ func (l *fifoLock) lock(cancel *Cancel) bool {
 		acquired(l.rank)
 		return true
 	case <-cancel.Done():
+	case <-l.stopped:
 	}
 	l.mu.Lock()
 	for i, other := range l.queue {

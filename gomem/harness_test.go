@@ -23,6 +23,7 @@ type bench struct {
 	driver *fakedriver.Device
 	pool   *gomem.HostPool
 	lane   *lane
+	broken bool // the test breaks it
 }
 
 // open makes a device; the test's end checks its books, drops nothing, and closes it where the test left no buffers.
@@ -41,7 +42,13 @@ func open(t *testing.T, options fakedriver.Options, change ...func(*gomem.Option
 		if t.Failed() {
 			return
 		}
-		require.NoError(t, b.Check())
+		if err := b.Check(); b.broken {
+			var broken *gomem.BrokenError
+			require.ErrorAs(t, err, &broken)
+			return
+		} else {
+			require.NoError(t, err)
+		}
 		if b.info().Live == 0 {
 			require.NoError(t, b.Close())
 		}
@@ -53,6 +60,20 @@ func (b *bench) info() gomem.Info {
 	info, err := b.Info(false)
 	require.NoError(b.t, err)
 	return info
+}
+
+func (b *bench) holders(limit int) []gomem.Holder {
+	b.t.Helper()
+	holders, err := b.Holders(limit)
+	require.NoError(b.t, err)
+	return holders
+}
+
+func (b *bench) unspillable() map[string]int64 {
+	b.t.Helper()
+	bytes, err := b.Unspillable()
+	require.NoError(b.t, err)
+	return bytes
 }
 
 func (b *bench) budget(nbytes int64, strict bool) {

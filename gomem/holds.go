@@ -118,6 +118,10 @@ func (t *holdTable) all() map[uint32][]holdEntry {
 // Hold makes a buffer resident and keeps it there until Release is called with the id that it returns. reason is an Intern number. Errors as
 // for Admit.
 func (d *Device) Hold(index uint32, kind HoldKind, reason uint32, w Wait) (id uint64, err error) {
+	defer d.guard(&err)
+	if err := d.refusal(); err != nil {
+		return 0, err
+	}
 	r := d.registry.record(index)
 	atomic.AddUint32(&r.Pins, 1) // model: hold.pin
 	if !r.is(Resident) {
@@ -135,6 +139,7 @@ func (d *Device) Hold(index uint32, kind HoldKind, reason uint32, w Wait) (id ui
 
 // Release ends a hold. Any goroutine may call it.
 func (d *Device) Release(index uint32, id uint64) {
+	defer d.guard(nil)
 	d.holds.remove(index, id)
 	d.unpin(d.registry.record(index))
 	d.releases.Add(1) // after the pin is gone: who sees the new number sees that, too (victims.parked)

@@ -53,3 +53,33 @@ func chunkBytes(size uint64) uintptr {
 	}
 	return 0
 }
+
+// refusedSizes remembers which sizes the pool has refused, for who asks for many blocks one after the other and takes none of them back: asking
+// again for each would look through the pool's chunks each time. A refusal of one class says nothing of the others: those may have an idle block,
+// which cannot always be given back to make room elsewhere. What has a mapping of its own finds none idle after any refusal, so there only
+// what is smaller than all that was refused can still be had.
+type refusedSizes struct {
+	classes uint64 // bit n: blocks of class n
+	big     uint64 // with a mapping of their own: this size and more; 0: none was refused
+}
+
+var _ [64 - chunkClasses]struct{} // a bit for each class
+
+func (f *refusedSizes) add(nbytes uint64) {
+	class, size := sizeClass(nbytes)
+	if size <= chunkBlockBytes {
+		f.classes |= 1 << class
+		f.big = chunkBlockBytes + 1
+	} else if f.big == 0 || nbytes < f.big {
+		f.big = nbytes
+	}
+}
+
+// has reports whether a block of this size would be refused, too.
+func (f *refusedSizes) has(nbytes uint64) bool {
+	class, size := sizeClass(nbytes)
+	if size <= chunkBlockBytes {
+		return f.classes&(1<<class) != 0
+	}
+	return f.big != 0 && nbytes >= f.big
+}

@@ -52,7 +52,7 @@ type HostPool struct {
 	available func() (bytes int64, known bool) // what the system has left; constant
 	now       func() time.Time                 // constant
 
-	mu     sync.Mutex // rank: rankPool; guards all below
+	mu     sync.Mutex // rank: rankPool; guards all below. Released by defers only: a panic on one device must not stop the others (broken.go)
 	used   int64      // bytes of the blocks handed out
 	pooled int64      // bytes of idle blocks: memory lies behind them, probably
 	limit  int64      // -1: the default rule
@@ -103,23 +103,28 @@ func (p *HostPool) Get(nbytes uint64) (HostBlock, error) {
 	if nbytes > math.MaxInt64/2 {
 		return HostBlock{}, &HostMemoryError{Requested: int64(min(nbytes, math.MaxInt64)), Limit: Unknown, Used: Unknown, Available: Unknown}
 	}
-	p.lock()
-	if fault := p.fault; fault != nil {
-		p.unlock()
+	limit, fault := p.rules()
+	if fault != nil {
 		if err := fault(nbytes); err != nil {
 			return HostBlock{}, err
 		}
-		p.lock()
 	}
-	limit := p.limitLocked()
 	if class, size := sizeClass(nbytes); size <= chunkBlockBytes {
 		return p.getFromChunk(nbytes, class, size, limit)
 	}
 	return p.getBig(nbytes, limit)
 }
 
-// getFromChunk is Get for the sizes that share mappings. It unlocks.
+// rules are the limit that holds now, and what SetFault has set.
+func (p *HostPool) rules() (limit int64, fault func(nbytes uint64) error) {
+	p.lock()
+	defer p.unlock()
+	return p.limitLocked(), p.fault
+}
+
+// getFromChunk is Get for the sizes that share mappings.
 func (p *HostPool) getFromChunk(nbytes uint64, class int, size uint64, limit int64) (HostBlock, error) {
+	p.lock()
 	defer p.unlock()
 	c, growth := p.chunkLocked(class, size)
 	for p.used+p.pooled+growth > limit && p.shrinkLocked(limit-growth) > 0 {
@@ -159,13 +164,34 @@ func (p *HostPool) chunkLocked(class int, size uint64) (c *chunk, growth int64) 
 	return c, int64(size)
 }
 
-// getBig is Get for blocks that have a mapping each. It unlocks.
+// getBig is Get for blocks that have a mapping each.
 func (p *HostPool) getBig(nbytes uint64, limit int64) (HostBlock, error) {
 	size := roundUp(nbytes, uint64(os.Getpagesize()))
+	warm, err := p.countBig(nbytes, size, limit)
+	if warm.Address != 0 || err != nil {
+		return warm, err
+	}
+	memory, err := mapBig(uintptr(size)) // the block is counted; mapping it needs no lock
+	if err != nil {
+		p.Trim() // idle memory of ours may be what the system lacks (a limit on address space, strict overcommit)
+		memory, err = mapBig(uintptr(size))
+	}
+	p.lock()
+	defer p.unlock()
+	if err != nil {
+		p.used -= int64(size)
+		return HostBlock{}, &HostMemoryError{Requested: int64(nbytes), Limit: limit, Used: p.used, Available: p.measuredLeft, Cause: err}
+	}
+	return p.handedOutLocked(memory, size), nil
+}
+
+// countBig counts a block of this size as used, if the limit has room for it. Where an idle block fits, it is the result; else it is for the caller to map
+// one.
+func (p *HostPool) countBig(nbytes, size uint64, limit int64) (HostBlock, error) {
+	p.lock()
+	defer p.unlock()
 	warm := p.takeWarmLocked(size)
-	growth := int64(size)
 	if warm != nil {
-		growth = 0
 		size = uint64(warm.mapped)
 		p.pooled -= int64(size)
 	}
@@ -179,29 +205,12 @@ func (p *HostPool) getBig(nbytes uint64, limit int64) (HostBlock, error) {
 			p.pooled += int64(size)
 			p.keepLocked(warm)
 		}
-		defer p.unlock()
 		return HostBlock{}, p.refusedLocked(nbytes, limit)
 	}
-	if growth == 0 {
-		defer p.unlock()
+	if warm != nil {
 		return p.handedOutLocked(warm.memory, size), nil
 	}
-	p.unlock() // the block is counted; mapping it needs no lock
-	memory, err := mapBig(uintptr(size))
-	if err != nil {
-		// Idle memory of ours may be what the system lacks (a limit on address space, strict overcommit).
-		p.lock()
-		p.shrinkLocked(0)
-		p.unlock()
-		memory, err = mapBig(uintptr(size))
-	}
-	p.lock()
-	defer p.unlock()
-	if err != nil {
-		p.used -= int64(size)
-		return HostBlock{}, &HostMemoryError{Requested: int64(nbytes), Limit: limit, Used: p.used, Available: p.measuredLeft, Cause: err}
-	}
-	return p.handedOutLocked(memory, size), nil
+	return HostBlock{}, nil
 }
 
 func mapBig(size uintptr) (unsafe.Pointer, error) {

@@ -104,7 +104,7 @@ func TestHostPoolBlocksAreDistinctAlignedAndKeepTheirContents(t *testing.T) {
 				require.Zero(t, b.Address%hugeBytes)
 			}
 			c := copy{b, byte(step)}
-			fillMemory(b.Pointer(), []byte{c.fill}, b.Bytes)
+			FillMemory(b.Pointer(), []byte{c.fill}, b.Bytes)
 			live = append(live, c)
 			used += int64(b.Bytes)
 		} else {

@@ -125,7 +125,8 @@ func (w *modelWorker) compareUses(op modelOp, before, after modelLook) error {
 	return nil
 }
 
-// compareVictims: whatever was spilled was used less recently than all that could have been spilled instead.
+// compareVictims: whatever was spilled was used less recently than all that could have been spilled instead. Where host memory can run out, it may
+// have refused a copy of another size before.
 func (w *modelWorker) compareVictims(op modelOp, before, after modelLook) error {
 	if op.Kind == "spill" || op.Kind == "cancelled" {
 		return nil
@@ -139,6 +140,9 @@ func (w *modelWorker) compareVictims(op modelOp, before, after modelLook) error 
 		}
 		for other, seen := range before.buffers {
 			now, alive := after.buffers[other]
+			if (w.c.Host >= 0 || w.c.Faults) && gomem.HostSizeClass(len(other.data)) != gomem.HostSizeClass(len(victim.data)) {
+				continue
+			}
 			if alive && seen.state == gomem.Resident && now.state == gomem.Resident && !seen.kept && !w.touched[other] && seen.lastUse < was.lastUse {
 				return fmt.Errorf("buffer %d (last use %d) was spilled before buffer %d (last use %d)", victim.index, was.lastUse, other.index, seen.lastUse)
 			}

@@ -3,6 +3,7 @@ package gomem
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -53,20 +54,8 @@ func (d *Device) spillLocked(r *Record, w Wait) (freed uint64, held bool, err er
 		putBack()
 		return 0, false, err
 	}
-	b := d.books
-	b.lock() // model: spill.commit
 	c.host = host
-	done := r.transition(Spilling, Spilled)
-	if done {
-		c.book = bookSpilled
-		b.InUse -= int64(n)
-		b.Spilled += int64(n)
-		b.SpillCount++
-		b.SpilledBytes += int64(n)
-		d.noteLocked(EventSpill, r.Index, int64(n), began)
-	}
-	b.unlock()
-	if !done {
+	if !d.commitSpillLocked(r, c, began) {
 		return 0, false, nil // dropped meanwhile: the drain frees both copies
 	}
 	d.freeDeviceLocked(r, c) // model: spill.free
@@ -74,53 +63,92 @@ func (d *Device) spillLocked(r *Record, w Wait) (freed uint64, held bool, err er
 	return n, false, nil
 }
 
-// spillBytesLocked spills in order of last use until nbytes are freed or nothing is left that can move. With mark, what is missing then is
-// covered, if it can be, by marking buffers that launches or holds of others keep: awaited is their size, they stay in state Spilling so
-// that no new launch takes them, and the caller waits for them (awaitMarked). Only the holder of the turnstile may mark.
-func (d *Device) spillBytesLocked(nbytes uint64, w Wait, mark bool) (freed, awaited uint64, err error) {
+// commitSpillLocked makes the host copy the true one, together with the books (model: spill.commit). False: it was dropped meanwhile.
+func (d *Device) commitSpillLocked(r *Record, c *cold, began time.Time) (done bool) {
+	b, n := d.books, int64(r.Size)
+	b.lock()
+	defer b.unlock()
+	if !r.transition(Spilling, Spilled) {
+		return false
+	}
+	d.leftLocked(r, c)
+	c.book = bookSpilled
+	b.Spilled += n
+	b.SpillCount++
+	b.SpilledBytes += n
+	d.noteLocked(EventSpill, r.Index, n, began)
+	return true
+}
+
+// room is what spillBytesLocked could do.
+type room struct {
+	freed   uint64           // bytes that left the device
+	awaited uint64           // bytes of buffers that were marked, to be waited for
+	refused *HostMemoryError // not nil: host memory was refused for the copy of at least one buffer, which stays where it is
+
+	full refusedSizes
+}
+
+// spillBytesLocked spills in order of last use until nbytes are freed or nothing is left that can move. A buffer whose copy the host has no memory
+// for is passed over, and smaller ones go instead. With mark, what is missing then is covered, if it can be, by marking buffers that
+// launches or holds of others keep: awaited is their size, they stay in state Spilling so that no new launch takes them, and the caller
+// waits for them (awaitMarked). Only the holder of the turnstile may mark. At an error, room says what was done before.
+func (d *Device) spillBytesLocked(nbytes uint64, w Wait, mark bool) (room room, err error) {
 	if !d.movable {
-		return 0, 0, nil
+		return room, nil
 	}
 	defer d.doneChoosingLocked()
-	for freed < nbytes {
+	for room.freed < nbytes {
 		if w.Cancel.cancelled() {
-			return freed, 0, ErrCancelled
+			return room, ErrCancelled
 		}
 		r, ok := d.nextVictimLocked()
 		if !ok {
 			break
 		}
+		if room.full.has(r.Size) {
+			d.passLocked(r)
+			continue
+		}
 		n, held, err := d.spillLocked(r, w)
 		if err != nil || held {
 			d.passLocked(r)
 		}
+		if errors.As(err, &room.refused) {
+			room.full.add(r.Size)
+			continue
+		}
 		if err != nil {
-			return freed, 0, err
+			return room, err
 		}
 		if _, dropped := StateOf(r.word()); dropped {
 			n = r.Size // while it was copied out: that made room, too; its books have fallen, and the next drain frees it
 		}
-		freed += n
+		room.freed += n
 	}
-	if !mark || freed >= nbytes {
-		return freed, 0, nil
+	if mark && room.freed < nbytes {
+		d.markLocked(nbytes, &room)
 	}
+	return room, nil
+}
+
+// markLocked marks what was passed over for the holder of the turnstile, until it would cover nbytes.
+func (d *Device) markLocked(nbytes uint64, room *room) {
 	for _, c := range d.victims.passed {
 		r := d.registry.record(c.index)
-		if r.Generation != c.generation || d.stays(r) || slices.Contains(d.admitting, c.index) {
-			continue // exports are not waited for, and the launch under way does not wait for itself
+		if r.Generation != c.generation || d.stays(r) || slices.Contains(d.admitting, c.index) || room.full.has(r.Size) {
+			continue // exports are not waited for, nor what has no place in host memory, and the launch under way does not wait for itself
 		}
 		if r.transition(Resident, Spilling) {
 			d.marked = append(d.marked, c)
 		} else if !r.is(Spilling) {
 			continue
 		}
-		awaited += r.Size
-		if freed+awaited >= nbytes {
-			break
+		room.awaited += r.Size
+		if room.freed+room.awaited >= nbytes {
+			return
 		}
 	}
-	return freed, awaited, nil
 }
 
 // restoreLocked brings one spilled buffer back to the device, and makes room for it, if need be, by spilling others. The caller has
@@ -143,46 +171,69 @@ func (d *Device) restoreLocked(r *Record, w Wait) error {
 		r.transition(Restoring, Spilled)
 		return err
 	}
-	c, n, b := d.registry.cold(r.Index), int64(r.Size), d.books
+	c := d.registry.cold(r.Index)
 	atomic.StoreUint64(&r.Address, address)
 	c.device, c.how, c.stream = true, HowDriver, 0
-	b.lock()
-	b.Reserved -= n
-	if c.book == bookSpilled { // else it was dropped, and the drain frees both copies
-		c.book = bookInUse
-		b.Spilled -= n
-		b.RestoredBytes += n
-		b.InUse += n
-		b.raisedLocked()
-	}
-	b.unlock()
+	d.countRestoreLocked(r, c)
 	if err := d.copyIn(address, c.host.Pointer(), r.Size, w.Cancel); err != nil { // model: restore.copy
-		b.lock()
-		if c.book == bookInUse {
-			c.book = bookSpilled
-			b.InUse -= n
-			b.unrestoredLocked(n)
-			b.Spilled += n
-		}
-		b.unlock()
+		d.uncountRestoreLocked(r, c)
 		d.freeDeviceLocked(r, c)
 		r.transition(Restoring, Spilled)
 		return err
 	}
 	d.use(r)
-	b.lock() // model: restore.commit
-	done := r.transition(Restoring, Resident)
-	if done {
-		b.RestoreCount++
-		d.noteLocked(EventRestore, r.Index, n, began)
-	}
-	b.unlock()
-	if done {
+	if d.commitRestoreLocked(r, began) {
 		d.pool.Put(c.host)
 		c.host = HostBlock{}
 		d.addresses.note(r.Index)
 	}
 	return nil
+}
+
+// countRestoreLocked moves a restoring buffer's bytes in the books, once the driver has given it memory. One that was dropped is in none: the drain frees
+// both copies.
+func (d *Device) countRestoreLocked(r *Record, c *cold) {
+	b, n := d.books, int64(r.Size)
+	b.lock()
+	defer b.unlock()
+	b.Reserved -= n
+	d.madeLocked(n)
+	if c.book != bookSpilled {
+		return
+	}
+	b.Spilled -= n
+	b.RestoredBytes += n
+	b.InUse += n
+	b.Sequence++
+	c.book, c.entered = bookInUse, b.Sequence
+	b.raisedLocked()
+}
+
+// uncountRestoreLocked takes countRestoreLocked back: the copy failed.
+func (d *Device) uncountRestoreLocked(r *Record, c *cold) {
+	b, n := d.books, int64(r.Size)
+	b.lock()
+	defer b.unlock()
+	if c.book != bookInUse {
+		return
+	}
+	d.leftLocked(r, c)
+	c.book = bookSpilled
+	b.unrestoredLocked(n)
+	b.Spilled += n
+}
+
+// commitRestoreLocked makes the device copy the true one (model: restore.commit). False: it was dropped meanwhile.
+func (d *Device) commitRestoreLocked(r *Record, began time.Time) (done bool) {
+	b := d.books
+	b.lock()
+	defer b.unlock()
+	if !r.transition(Restoring, Resident) {
+		return false
+	}
+	b.RestoreCount++
+	d.noteLocked(EventRestore, r.Index, int64(r.Size), began)
+	return true
 }
 
 // reserveRoomLocked counts nbytes as reserved, and spills until the budget has room for them. A soft budget gives way to what cannot be
@@ -197,12 +248,15 @@ func (d *Device) reserveRoomLocked(nbytes int64, w Wait) error {
 		}
 		over, strict := b.InUse+b.Reserved+nbytes-b.Budget, b.Strict != 0
 		b.unlock()
-		freed, awaited, err := d.spillBytesLocked(uint64(over), w, strict && !w.Nested)
+		room, err := d.spillBytesLocked(uint64(over), w, strict && !w.Nested)
 		if err != nil {
-			return d.spillFaultLocked(err, nbytes)
+			return err
 		}
-		if freed > 0 {
+		if room.freed > 0 {
 			continue // bounded by progress: each round has fewer bytes left to spill
+		}
+		if room.refused != nil && room.awaited == 0 {
+			return d.memoryErrorLocked(ReasonHost, nbytes, room.refused)
 		}
 		if !strict {
 			b.lock()
@@ -210,7 +264,7 @@ func (d *Device) reserveRoomLocked(nbytes int64, w Wait) error {
 			b.unlock()
 			return nil
 		}
-		if awaited > 0 {
+		if room.awaited > 0 {
 			return errAwait
 		}
 		return d.memoryErrorLocked(ReasonBudget, nbytes, nil)
@@ -223,41 +277,55 @@ func (d *Device) unreserve(nbytes int64) {
 	d.books.unlock()
 }
 
-// driverAllocateLocked gets device memory, down the ladder: try; wait for the device, so that deferred frees complete; empty the driver's
-// cache; try; then spill at least what is missing and try again, as long as anything can be spilled.
+// unmake ends the reservation of memory that the driver has made and that goes back to it.
+func (d *Device) unmake(nbytes int64) {
+	d.books.lock()
+	defer d.books.unlock()
+	d.books.Reserved -= nbytes
+	d.madeLocked(nbytes)
+}
+
+// driverAllocateLocked gets device memory that is reserved, down the ladder.
 func (d *Device) driverAllocateLocked(nbytes uint64, w Wait) (address uint64, err error) {
-	address, err = d.driver.Allocate(nbytes)
+	err = d.ladderLocked(nbytes, w, func() error {
+		address, err = d.driverAllocate(nbytes)
+		return err
+	})
+	return address, err
+}
+
+// ladderLocked tries until it is told something else than ErrOutOfMemory. In between: wait for the device, so that deferred frees complete; empty the
+// driver's cache; then spill at least what is missing, as long as anything can be spilled.
+func (d *Device) ladderLocked(nbytes uint64, w Wait, try func() error) error {
+	err := try()
 	if !errors.Is(err, ErrOutOfMemory) {
-		return address, d.allocateFaultLocked(err, nbytes)
+		return d.allocateFaultLocked(err, nbytes)
 	}
 	if w.Help && !w.Helped && d.reliefDueLocked() {
-		return 0, ErrRelieve
+		return ErrRelieve
 	}
 	for {
 		d.drainLocked()
-		if err := d.driver.Synchronize(); err != nil {
-			return 0, d.driverFault(err)
+		if err := d.settleLocked(); err != nil {
+			return err
 		}
-		if _, err := d.driver.Trim(); err != nil {
-			return 0, d.driverFault(err)
+		if err = try(); !errors.Is(err, ErrOutOfMemory) {
+			return d.allocateFaultLocked(err, nbytes)
 		}
-		address, err = d.driver.Allocate(nbytes)
-		if !errors.Is(err, ErrOutOfMemory) {
-			return address, d.allocateFaultLocked(err, nbytes)
+		room, spillErr := d.spillBytesLocked(d.missing(nbytes), w, !w.Nested)
+		switch {
+		case spillErr != nil:
+			return spillErr
+		case room.freed > 0:
+		case room.awaited > 0:
+			return errAwait
+		case room.refused != nil:
+			return d.memoryErrorLocked(ReasonHost, int64(nbytes), room.refused)
+		default:
+			return d.memoryErrorLocked(ReasonDevice, int64(nbytes), err)
 		}
-		freed, awaited, spillErr := d.spillBytesLocked(d.missing(nbytes), w, !w.Nested)
-		if spillErr != nil {
-			return 0, d.spillFaultLocked(spillErr, int64(nbytes))
-		}
-		if freed == 0 {
-			if awaited > 0 {
-				return 0, errAwait
-			}
-			return 0, d.memoryErrorLocked(ReasonDevice, int64(nbytes), err)
-		}
-		address, err = d.driver.Allocate(nbytes) // frees are in stream order, so this often works without waiting
-		if !errors.Is(err, ErrOutOfMemory) {
-			return address, d.allocateFaultLocked(err, nbytes)
+		if err = try(); !errors.Is(err, ErrOutOfMemory) { // frees are in stream order, so this often works without waiting
+			return d.allocateFaultLocked(err, nbytes)
 		}
 	}
 }
@@ -265,14 +333,19 @@ func (d *Device) driverAllocateLocked(nbytes uint64, w Wait) (address uint64, er
 // missing is how much has to be freed for an allocation that just failed. Where the driver says that enough is free, it is in pieces: one
 // more buffer at a time then.
 func (d *Device) missing(nbytes uint64) uint64 {
-	memory, err := d.driver.Memory()
+	if d.overcommits != nil {
+		if room, reserved, err := d.room(); err == nil && reserved > room {
+			return reserved - room
+		}
+	}
+	free := d.driverFree()
 	switch {
-	case err != nil || memory.Free == Unknown:
+	case free == Unknown:
 		return nbytes
-	case uint64(memory.Free) >= nbytes:
+	case uint64(free) >= nbytes:
 		return 1
 	}
-	return nbytes - uint64(memory.Free)
+	return nbytes - uint64(free)
 }
 
 // allocateFaultLocked makes the error of a driver's Allocate ours; nil stays nil.
@@ -322,6 +395,10 @@ func (d *Device) copyIn(address uint64, host unsafe.Pointer, nbytes uint64, canc
 // Spill moves one buffer to host memory now and returns the bytes of device memory that this freed: 0 when it is held, unmovable, spilled
 // already, or empty.
 func (d *Device) Spill(index uint32, w Wait) (freed uint64, err error) {
+	defer d.guard(&err)
+	if err := d.refusal(); err != nil {
+		return 0, err
+	}
 	if !d.movable || d.registry.cold(index).unmovable || d.registry.record(index).Size == 0 {
 		return 0, nil
 	}
@@ -338,23 +415,29 @@ func (d *Device) Spill(index uint32, w Wait) (freed uint64, err error) {
 	return freed, err
 }
 
-// SpillAll spills everything that can be spilled.
+// SpillAll spills everything that can be spilled. A *MemoryError of reason "host" says that host memory ran out before that: what had a place in it is
+// spilled, and Requested is what all copies would have taken.
 func (d *Device) SpillAll(w Wait) (freed uint64, err error) {
+	defer d.guard(&err)
 	if err := d.lockMoving(w); err != nil {
 		return 0, err
 	}
-	freed, _, err = d.spillBytesLocked(maxSize, w, false)
-	if err != nil {
-		err = d.spillFaultLocked(err, maxSize)
+	d.books.lock()
+	resident := d.books.InUse
+	d.books.unlock()
+	room, err := d.spillBytesLocked(math.MaxUint64, w, false)
+	if err == nil && room.refused != nil {
+		err = d.memoryErrorLocked(ReasonHost, resident, room.refused)
 	}
 	d.unlockMoving()
 	d.verify()
-	return freed, err
+	return room.freed, err
 }
 
 // RestoreAll brings every spilled buffer back to the device. It spills nothing for that: where they do not all fit, it returns the error
 // and some are back.
-func (d *Device) RestoreAll(w Wait) error {
+func (d *Device) RestoreAll(w Wait) (err error) {
+	defer d.guard(&err)
 	if err := d.lockMoving(w); err != nil {
 		return err
 	}
@@ -370,7 +453,6 @@ func (d *Device) RestoreAll(w Wait) error {
 		}
 		return true
 	})
-	var err error
 	for _, r := range spilled {
 		if err == nil && r.is(Spilled) {
 			err = d.restoreLocked(r, w)

@@ -13,6 +13,8 @@ const (
 	rankTurnstile
 	// rankMoving: the lock of one device for moving memory; the only one that is held across calls into a driver.
 	rankMoving
+	// rankStays: who reads or thins the stays that ended (stays.go), one at a time. Only readers wait for it.
+	rankStays
 	// rankRegistry: which records are in use. This one and those below are leaves: they are held for moments, and no other lock is taken under
 	// them.
 	rankRegistry
@@ -26,6 +28,6 @@ const (
 	rankBooks
 )
 
-var rankNames = [...]string{"none", "turnstile", "moving", "registry", "holds", "addresses", "host pool", "books"}
+var rankNames = [...]string{"none", "turnstile", "moving", "stays", "registry", "holds", "addresses", "host pool", "books"}
 
 func (r rank) String() string { return rankNames[r] }

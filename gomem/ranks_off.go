@@ -10,3 +10,6 @@ func acquired(rank) {}
 
 // released notes that the calling goroutine let go of a lock of this rank.
 func released(rank) {}
+
+// forgetHeldRanks takes back what is recorded for the calling goroutine.
+func forgetHeldRanks() {}

@@ -105,3 +105,16 @@ func goroutineID() uint64 {
 	}
 	return id
 }
+
+// forgetHeldRanks takes back what is recorded for the calling goroutine: it panicked, and does not let go of what it has (broken.go).
+func forgetHeldRanks() {
+	id := goroutineID()
+	heldRanks.Lock()
+	defer heldRanks.Unlock()
+	for _, r := range heldRanks.byGoroutine[id] {
+		if r >= firstLeaf {
+			recordedLeaves.Add(-1)
+		}
+	}
+	delete(heldRanks.byGoroutine, id)
+}

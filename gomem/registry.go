@@ -12,14 +12,15 @@ const slabRecords = 4096
 // cold is what only the slow lane needs to know of a buffer; it lies in Go's heap and holds no pointer, so the collector does not scan
 // it. It is kept small: at a million buffers each byte is a megabyte.
 //
-// Guarded by the device's moving lock, or the buffer is still building; except book and pending (Books.Lock) and label, origin
-// (registry.mu).
+// Guarded by the device's moving lock, or the buffer is still building; except book, entered, pending, label and origin (Books.Lock).
 type cold struct {
 	host      HostBlock // the host copy; Address 0: none
 	stream    uint64    // orders the free of adopted memory; 0: the device's stream
+	entered   uint64    // Books.Sequence when its bytes came into InUse last
 	label     uint32    // Intern
 	origin    uint32    // Intern
 	reason    uint32    // Intern: why it is unmovable
+	looked    uint32    // number of the last choice of victims that looked at it (victims.choice)
 	how       How       // which call frees the device memory
 	book      book      // which counter holds its bytes
 	device    bool      // there is device memory at Record.Address
@@ -39,7 +40,7 @@ type registry struct {
 	used   atomic.Uint32           // all indexes ever used are below; raised under mu
 	device uint32
 
-	mu   sync.Mutex // guards free, growth, and each cold's label and origin
+	mu   sync.Mutex // guards free and growth
 	free []uint32   // indexes of records in state Free
 }
 

@@ -16,28 +16,33 @@ type Holder struct {
 	Holds         string // what keeps them on the device, one reason each
 }
 
+type holderKey struct{ label, origin uint32 }
+
 // Holders groups the live buffers by label and origin, the largest group first. It is a copy, made while others go on: a buffer that moves
-// meanwhile is counted once, on one side or the other. It waits for a spill or restore that is under way. limit 0: all.
-func (d *Device) Holders(limit int) []Holder {
-	d.moving.lock(nil)
-	defer d.unlockMoving()
-	return d.holdersLocked(limit)
+// meanwhile is counted once, on one side or the other. It waits for a spill or restore that is under way. limit 0: all. It fails on a broken device
+// only.
+func (d *Device) Holders(limit int) (holders []Holder, err error) {
+	defer d.guard(&err)
+	err = d.whileNothingMoves(func() error {
+		holders = d.holdersLocked(limit)
+		return nil
+	})
+	return holders, err
 }
 
 // holdersLocked needs the moving lock: with it, no record is freed and used again while it is read.
 func (d *Device) holdersLocked(limit int) []Holder {
-	type key struct{ label, origin uint32 }
-	groups := map[key]*Holder{}
-	reasons := map[key]map[string]bool{}
+	groups := map[holderKey]*Holder{}
+	reasons := map[holderKey]map[string]bool{}
 	held := d.holds.all()
 	d.registry.each(func(r *Record, c *cold) bool {
 		state, dropped := StateOf(r.word())
 		if dropped || state == Building || state == Free {
 			return true
 		}
-		d.registry.mu.Lock()
-		k := key{c.label, c.origin}
-		d.registry.mu.Unlock()
+		d.books.lock()
+		k := holderKey{c.label, c.origin}
+		d.books.unlock()
 		h := groups[k]
 		if h == nil {
 			h = &Holder{Label: Text(k.label), Origin: Text(k.origin), Device: d.name}
@@ -67,6 +72,14 @@ func (d *Device) holdersLocked(limit int) []Holder {
 		h.Holds = strings.Join(list, ", ")
 		holders = append(holders, *h)
 	}
+	sortHolders(holders)
+	if limit > 0 && len(holders) > limit {
+		holders = holders[:limit]
+	}
+	return holders
+}
+
+func sortHolders(holders []Holder) {
 	sort.Slice(holders, func(i, j int) bool {
 		a, b := &holders[i], &holders[j]
 		if a.Bytes != b.Bytes {
@@ -74,18 +87,17 @@ func (d *Device) holdersLocked(limit int) []Holder {
 		}
 		return a.Label < b.Label || a.Label == b.Label && a.Origin < b.Origin
 	})
-	if limit > 0 && len(holders) > limit {
-		holders = holders[:limit]
-	}
-	return holders
 }
 
 // Unspillable says how many bytes on the device cannot be moved now, by reason. A buffer with several reasons counts once, under the one that
-// lasts longest, so the sum is at most what is in use. It waits for a spill or restore that is under way.
-func (d *Device) Unspillable() map[string]int64 {
-	d.moving.lock(nil)
-	defer d.unlockMoving()
-	return d.unspillableLocked()
+// lasts longest, so the sum is at most what is in use. It waits for a spill or restore that is under way. It fails on a broken device only.
+func (d *Device) Unspillable() (bytes map[string]int64, err error) {
+	defer d.guard(&err)
+	err = d.whileNothingMoves(func() error {
+		bytes = d.unspillableLocked()
+		return nil
+	})
+	return bytes, err
 }
 
 func (d *Device) unspillableLocked() map[string]int64 {
@@ -111,11 +123,9 @@ func (d *Device) unspillableLocked() map[string]int64 {
 	return bytes
 }
 
-// memoryError is memoryErrorLocked for who does not hold the moving lock.
-func (d *Device) memoryError(reason string, requested int64, cause error) *MemoryError {
-	d.moving.lock(nil)
-	defer d.unlockMoving()
-	return d.memoryErrorLocked(reason, requested, cause)
+// memoryError is memoryErrorLocked for who does not hold the moving lock; on a broken device it is that error instead.
+func (d *Device) memoryError(reason string, requested int64, cause error) error {
+	return d.whileNothingMoves(func() error { return d.memoryErrorLocked(reason, requested, cause) })
 }
 
 // memoryErrorLocked describes why a request does not fit, with figures of one moment.
@@ -133,21 +143,23 @@ func (d *Device) memoryErrorLocked(reason string, requested int64, cause error) 
 
 // SetLabel names a buffer for reports.
 func (d *Device) SetLabel(index, label uint32) {
-	d.registry.mu.Lock()
-	d.registry.cold(index).label = label
-	d.registry.mu.Unlock()
+	defer d.guard(nil)
+	c := d.registry.cold(index)
+	d.books.lock()
+	c.label = label
+	d.books.unlock()
 }
 
 // Label is the buffer's label, an Intern number.
 func (d *Device) Label(index uint32) uint32 {
-	d.registry.mu.Lock()
-	defer d.registry.mu.Unlock()
+	d.books.lock()
+	defer d.books.unlock()
 	return d.registry.cold(index).label
 }
 
 // Origin is where the buffer was made, an Intern number.
 func (d *Device) Origin(index uint32) uint32 {
-	d.registry.mu.Lock()
-	defer d.registry.mu.Unlock()
+	d.books.lock()
+	defer d.books.unlock()
 	return d.registry.cold(index).origin
 }

@@ -31,7 +31,7 @@ const stateMask = 0xff
 //
 // Who writes what: Word by compare-and-swap only, under the device's moving lock except for Dropped and Building -> Resident.
 // Address and Size before the word becomes Resident (released by the compare-and-swap). LastUse by anybody who uses the buffer, plain
-// stores (a lost tick only makes two uses equal). Launches by holders of the GIL only, plain stores (see DESIGN "launch holds without
+// stores (so the clock's ticks can be lost and it can go back: Books.tick). Launches by holders of the GIL only, plain stores (see DESIGN "launch holds without
 // atomics"); where the kernel has no membarrier, and in free-threaded builds, by atomic adds. Admitted and Pins by atomic adds.
 type Record struct {
 	Word       uint32 // State | Dropped
@@ -53,7 +53,7 @@ type Record struct {
 type Books struct {
 	Lock   uint32 // leaf lock: 0 free, 1 taken; held for nanoseconds, never across anything that can block (lockBooks)
 	Device uint32 // index of the device in this process; constant
-	Clock  uint64 // ticks at each use; written without the lock (a lost tick is harmless)
+	Clock  uint64 // ticks at each use; written without the lock, by C without atomic adds: see tick
 	Drops  uint32 // head of the drop list: record index + 1, or 0; compare-and-swap, not under Lock
 	Strict uint32 // 1: what cannot be spilled may not pass the budget
 
@@ -72,12 +72,12 @@ type Books struct {
 	FreedSpilled    int64 // total dropped or freed while spilled: SpilledBytes - RestoredBytes - FreedSpilled == Spilled
 	AllocateCount   int64 // buffers ever made
 	FreeCount       int64 // buffers ever dropped or freed
-	Sequence        uint64
 
-	Scopes unsafe.Pointer // *Scope: head of the list of open peak scopes
+	Sequence uint64         // changes of InUse so far: names a moment (stays.go)
+	Scopes   unsafe.Pointer // *Scope: head of the list of open peak scopes
 
 	Waiting uint32 // not 0: a call waits for launches to end, so whoever ends one calls Device.Ended; atomic, not under Lock
-	_       uint32
+	Watched uint32 // open scopes with Watched set, and who reads what was live at one's peak: not 0: ended stays are kept (stays.go)
 }
 
 // Scope is one open peak scope on one device: it lies in memory of whoever opened it (C memory for Python's scopes; Go's heap for
@@ -95,4 +95,8 @@ type Scope struct {
 	SpilledBytes  int64 // at the opening: Books.SpilledBytes; after the closing: bytes spilled in between
 	RestoredBytes int64 // the same for restores
 	End           int64 // InUse at the closing
+
+	Moment  uint64 // Books.Sequence when Peak was reached for the first time
+	Watched uint32 // 1: what was live at that moment can be told (Device.AtPeak)
+	_       uint32
 }

@@ -1,8 +1,6 @@
 package gomem_test
 
 import (
-	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 	"unsafe"
@@ -15,47 +13,6 @@ import (
 
 // Properties of spilling, each of them one that went wrong somewhere else. The model test and the fault matrix check them in
 // general; here they can be read.
-
-func TestUnderTheBudgetNothingIsSpilled(t *testing.T) {
-	b := open(t, fakedriver.Options{})
-	b.budget(100*kib, false)
-	var live []uint32
-	for i := range 200 {
-		live = append(live, b.allocate(10*kib))
-		b.use(live[i%len(live)])
-		if len(live) == 10 { // exactly the budget
-			b.drop(live[3])
-			live = append(live[:3], live[4:]...)
-		}
-	}
-	info := b.info()
-	require.Zero(t, info.SpillCount)
-	require.EqualValues(t, 100*kib, info.Peak)
-	require.Zero(t, info.OverBudgetCount)
-	b.drop(live...)
-}
-
-func TestSpilledIsLessThanNeededAndOneArray(t *testing.T) {
-	b := open(t, fakedriver.Options{})
-	b.budget(200*kib, false)
-	random := rand.New(rand.NewPCG(1, 1))
-	const largest = 30 * kib
-	var live []uint32
-	for range 300 {
-		before := b.info()
-		n := 1 + random.Uint64N(largest)
-		live = append(live, b.allocate(n))
-		after := b.info()
-		needed := max(0, before.InUse+int64(n)-200*kib)
-		spilled := after.SpilledBytes - before.SpilledBytes
-		require.True(t, spilled == 0 && needed == 0 || spilled >= needed && spilled < needed+largest, "needed %d, spilled %d", needed, spilled)
-		require.LessOrEqual(t, after.InUse, int64(200*kib))
-	}
-	for _, index := range live {
-		b.has(index, uint64(index))
-	}
-	b.drop(live...)
-}
 
 func TestReadingAResidentBufferDoesNotSpillIt(t *testing.T) {
 	b := open(t, fakedriver.Options{})
@@ -158,145 +115,6 @@ func TestWritesThroughAViewSurviveSpillAndRestore(t *testing.T) {
 	require.ErrorAs(t, b.Fill(x, ^uint64(0), []byte{1}, 5, gomem.Wait{}), &outside)
 	require.Equal(t, want, b.read(x))
 	b.drop(x)
-}
-
-func TestOutOfMemoryErrorSaysWhatIsHeldAndWhy(t *testing.T) {
-	b := open(t, fakedriver.Options{Capacity: 40 * kib})
-	exported, held, launched := b.allocate(10*kib), b.allocate(5*kib), []uint32{b.allocate(3 * kib)}
-	stay, err := b.Allocate(2*kib, gomem.AllocateOptions{Unmovable: true, Reason: gomem.Intern("MPI"), Label: gomem.Intern("halo"), Origin: gomem.Intern("solver.py:7")})
-	require.NoError(t, err)
-	spilled := b.allocate(15 * kib)
-	release := b.export(exported)
-	id, err := b.Hold(held, gomem.HoldScope, gomem.Intern("texture"), gomem.Wait{})
-	require.NoError(t, err)
-	_, err = b.lane.enter(launched, gomem.Wait{})
-	require.NoError(t, err)
-	_, err = b.Spill(spilled, gomem.Wait{})
-	require.NoError(t, err)
-
-	_, err = b.Allocate(30*kib, gomem.AllocateOptions{Wait: nested})
-	var full *gomem.MemoryError
-	require.ErrorAs(t, err, &full)
-	require.Equal(t, gomem.ReasonDevice, full.Reason)
-	require.Equal(t, "fake:0", full.Device)
-	require.EqualValues(t, 30*kib, full.Requested)
-	require.EqualValues(t, 20*kib, full.InUse)
-	require.EqualValues(t, 15*kib, full.Spilled)
-	require.EqualValues(t, 20*kib, full.DeviceFree)
-	require.EqualValues(t, 40*kib, full.DeviceTotal)
-	require.Equal(t, map[string]int64{"export: dlpack": 10 * kib, "hold: texture": 5 * kib, "launch": 3 * kib, "unmovable: MPI": 2 * kib}, full.Unspillable)
-	var sum, inHolders int64
-	for _, n := range full.Unspillable {
-		sum += n
-	}
-	require.Equal(t, full.InUse, sum, "the figures do not contradict each other")
-	for _, h := range full.Holders {
-		inHolders += h.Bytes
-	}
-	require.Equal(t, full.InUse+full.Spilled, inHolders)
-	require.ErrorIs(t, err, gomem.ErrOutOfMemory)
-	require.Contains(t, err.Error(), "export: dlpack")
-
-	// After the error a smaller request works.
-	small := b.allocate(20 * kib)
-	release()
-	b.Release(held, id)
-	b.lane.leave(launched)
-	b.drop(exported, held, launched[0], stay, spilled, small)
-}
-
-// Temporaries that live for one operation count against the budget like everything else.
-func TestBudgetCoversTemporaries(t *testing.T) {
-	b := open(t, fakedriver.Options{})
-	b.budget(40*kib, false)
-	inputs := []uint32{b.allocate(10 * kib), b.allocate(10 * kib)}
-	idle := []uint32{b.allocate(10 * kib), b.allocate(10 * kib)}
-	_, err := b.lane.enter(inputs, gomem.Wait{})
-	require.NoError(t, err)
-	temporary, err := b.Allocate(15*kib, gomem.AllocateOptions{Wait: nested})
-	require.NoError(t, err)
-	require.LessOrEqual(t, b.info().InUse, int64(40*kib))
-	b.drop(temporary)
-	b.lane.leave(inputs)
-	require.LessOrEqual(t, b.info().Peak, int64(40*kib))
-	require.Equal(t, gomem.Resident, b.state(inputs[0]), "arrays of a launch are never victims")
-	require.Equal(t, gomem.Resident, b.state(inputs[1]))
-	b.drop(inputs...)
-	b.drop(idle...)
-}
-
-func TestRestoreIsAccountedAndMaySpillOthers(t *testing.T) {
-	b := open(t, fakedriver.Options{})
-	b.budget(20*kib, false)
-	x, y, z := b.allocate(10*kib), b.allocate(10*kib), b.allocate(10*kib)
-	require.Equal(t, gomem.Spilled, b.state(x))
-	b.use(x)
-	require.Equal(t, gomem.Resident, b.state(x))
-	require.Equal(t, gomem.Spilled, b.state(y), "the oldest went")
-	require.Equal(t, gomem.Resident, b.state(z))
-	info := b.info()
-	require.EqualValues(t, 20*kib, info.InUse)
-	require.EqualValues(t, 20*kib, info.Peak)
-	require.EqualValues(t, 20*kib, info.SpilledBytes)
-	require.EqualValues(t, 10*kib, info.RestoredBytes)
-	require.EqualValues(t, 1, info.RestoreCount)
-	b.drop(x, y, z)
-}
-
-func TestHostMemoryThatRunsOutLeavesTheArrayOnTheDevice(t *testing.T) {
-	b := open(t, fakedriver.Options{Capacity: 40 * kib})
-	b.pool.SetLimit(12 * kib)
-	x, y := b.allocate(20*kib), b.allocate(10*kib)
-	_, err := b.Spill(x, gomem.Wait{})
-	var full *gomem.MemoryError
-	require.ErrorAs(t, err, &full)
-	require.Equal(t, gomem.ReasonHost, full.Reason)
-	var host *gomem.HostMemoryError
-	require.ErrorAs(t, err, &host)
-	require.EqualValues(t, 12*kib, host.Limit)
-	require.Equal(t, gomem.Resident, b.state(x))
-	b.has(x, uint64(x))
-
-	_, err = b.Allocate(25*kib, gomem.AllocateOptions{})
-	require.ErrorAs(t, err, &full)
-	b.has(x, uint64(x))
-	b.has(y, uint64(y))
-	z := b.allocate(10 * kib) // a smaller one works
-	b.pool.SetLimit(-1)
-	w := b.allocate(25 * kib)
-	for _, index := range []uint32{x, y, z, w} {
-		b.has(index, uint64(index))
-	}
-	b.drop(x, y, z, w)
-}
-
-// Retries end when nothing more can be freed: a request that cannot succeed asks the driver a few times, not for ever.
-func TestRetriesAreBoundedByProgress(t *testing.T) {
-	b := open(t, fakedriver.Options{Capacity: 100 * kib})
-	var live []uint32
-	for range 8 {
-		live = append(live, b.allocate(10*kib))
-	}
-	stay, err := b.Allocate(kib, gomem.AllocateOptions{Unmovable: true})
-	require.NoError(t, err)
-	calls := b.driver.Calls(fakedriver.Allocate)
-	_, err = b.Allocate(100*kib, gomem.AllocateOptions{})
-	var full *gomem.MemoryError
-	require.ErrorAs(t, err, &full)
-	require.LessOrEqual(t, b.driver.Calls(fakedriver.Allocate)-calls, 2+2*len(live))
-	require.EqualValues(t, 8*10*kib, b.info().Spilled, "everything that could move did")
-
-	calls = b.driver.Calls(fakedriver.Allocate)
-	spilled := b.info().SpillCount
-	for _, index := range live {
-		b.use(index)
-	}
-	_, err = b.Allocate(101*kib, gomem.AllocateOptions{})
-	require.ErrorAs(t, err, &full)
-	require.Equal(t, gomem.ReasonTooLarge, full.Reason)
-	require.Equal(t, spilled, b.info().SpillCount, "what can never fit is refused before anything moves")
-	b.drop(live...)
-	b.drop(stay)
 }
 
 // A spill right after an asynchronous launch has the launch's result, and the memory is given back after it.
@@ -402,16 +220,6 @@ func TestSizeZeroIsLegalEverywhereAndNeverAVictim(t *testing.T) {
 	b.drop(x, adopted)
 }
 
-// Memory that is free but in the wrong pieces, or in a cache: caches are emptied first, then buffers spilled, then it is tried again.
-func TestCachesAreEmptiedBeforeAnythingIsSpilled(t *testing.T) {
-	b := open(t, fakedriver.Options{Capacity: 40 * kib, Pool: true, DeferFrees: true})
-	resident := b.allocate(10 * kib)
-	b.drop(b.allocate(25 * kib)) // deferred, then cached for blocks of 25 KiB
-	x := b.allocate(30 * kib)
-	require.Zero(t, b.info().SpillCount)
-	b.drop(resident, x)
-}
-
 func TestDeviceWhoseMemoryIsTheHostsSpillsNothing(t *testing.T) {
 	b := open(t, fakedriver.Options{}, func(o *gomem.Options) { o.Movable = false })
 	b.budget(10*kib, false)
@@ -447,101 +255,6 @@ func TestPointerIntoOurMemoryIsTheSameBuffer(t *testing.T) {
 	b.drop(x)
 	_, _, found = b.Find(address+24, 1)
 	require.False(t, found)
-}
-
-// A budget that is strict refuses; a soft one gives way and counts it.
-func TestSoftAndStrictBudget(t *testing.T) {
-	b := open(t, fakedriver.Options{})
-	b.budget(20*kib, false)
-	x := b.allocate(15 * kib)
-	release := b.export(x)
-	y := b.allocate(10 * kib)
-	require.EqualValues(t, 1, b.info().OverBudgetCount)
-	require.EqualValues(t, 25*kib, b.info().InUse)
-	larger := b.allocate(30 * kib) // larger than the whole budget
-	require.EqualValues(t, 45*kib, b.info().InUse)
-	require.EqualValues(t, 2, b.info().OverBudgetCount)
-	b.drop(larger)
-
-	b.budget(20*kib, true)
-	require.EqualValues(t, 15*kib, b.info().InUse, "y went")
-	spilled := b.info().SpillCount
-	_, err := b.Allocate(21*kib, gomem.AllocateOptions{})
-	var full *gomem.MemoryError
-	require.ErrorAs(t, err, &full)
-	require.Equal(t, gomem.ReasonTooLarge, full.Reason)
-	require.Equal(t, spilled, b.info().SpillCount)
-	_, err = b.Allocate(10*kib, gomem.AllocateOptions{})
-	require.ErrorAs(t, err, &full)
-	require.Equal(t, gomem.ReasonBudget, full.Reason)
-	require.ErrorAs(t, b.MakeResident(y, gomem.Wait{}), &full)
-	require.Equal(t, gomem.Spilled, b.state(y))
-	b.has(y, uint64(y))
-	_, err = b.lane.enter([]uint32{y}, gomem.Wait{})
-	require.ErrorAs(t, err, &full)
-	_, err = b.Reserve(10*kib, gomem.AllocateOptions{})
-	require.ErrorAs(t, err, &full)
-	release()
-	b.use(y)
-	require.EqualValues(t, 2, b.info().OverBudgetCount)
-	b.drop(x, y)
-}
-
-// Python's garbage may hold buffers: before the budget spills, the caller is told to collect, but not all the time.
-func TestGarbageIsCollectedBeforeTheBudgetSpills(t *testing.T) {
-	b := open(t, fakedriver.Options{})
-	b.budget(40*kib, false)
-	live := []uint32{b.allocate(20 * kib), b.allocate(20 * kib)}
-	o := gomem.AllocateOptions{HasHelper: true}
-	collections := 0
-	allocate := func() uint32 {
-		index, err := b.Allocate(2*kib, o)
-		if errors.Is(err, gomem.ErrCollect) {
-			collections++
-			again := o
-			again.Collected = true
-			index, err = b.Allocate(2*kib, again)
-		}
-		require.NoError(t, err)
-		return index
-	}
-	for range 20 {
-		live = append(live, allocate())
-	}
-	require.GreaterOrEqual(t, collections, 2)
-	require.LessOrEqual(t, collections, 5, "once per quarter of the budget newly allocated: 40 KiB in steps of 10")
-
-	// What the collection frees is not copied out.
-	b.budget(-1, false)
-	for _, index := range live {
-		b.drop(index)
-	}
-	b.budget(40*kib, false)
-	garbage := b.allocate(40 * kib)
-	spilled := b.info().SpillCount
-	_, err := b.Allocate(10*kib, o)
-	if errors.Is(err, gomem.ErrCollect) {
-		b.drop(garbage)
-		o.Collected = true
-		_, err = b.Allocate(10*kib, o)
-		require.NoError(t, err)
-		require.Equal(t, spilled, b.info().SpillCount)
-	} else {
-		t.Fatalf("no collection was asked for: %v", err)
-	}
-}
-
-// A full device: garbage and the host's caches first, once, then spilling.
-func TestHostsCachesAreEmptiedBeforeSpillingOnAFullDevice(t *testing.T) {
-	b := open(t, fakedriver.Options{Capacity: 40 * kib})
-	x := b.allocate(40 * kib)
-	_, err := b.Allocate(10*kib, gomem.AllocateOptions{HasHelper: true})
-	require.ErrorIs(t, err, gomem.ErrRelieve)
-	require.Zero(t, b.info().SpillCount)
-	y, err := b.Allocate(10*kib, gomem.AllocateOptions{HasHelper: true, Collected: true, Relieved: true})
-	require.NoError(t, err)
-	require.Equal(t, gomem.Spilled, b.state(x))
-	b.drop(x, y)
 }
 
 // Ctrl-C during a spill or a restore: nothing is lost, and the call says so.

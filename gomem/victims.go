@@ -13,6 +13,11 @@ import (
 // everything inside, and any use from then on is later still; so as long as the batch has a candidate that was not used since, the oldest
 // of these is the oldest of all. When the batch is empty, the next pass is due. The hot path does nothing for it but store its last use.
 //
+// The one flaw in "later still" is C's plain tick (Books.tick), which can set the clock back for a moment: a buffer used then counts as older than it
+// is, and may be taken early. Nothing here relies on more than that. Above all, which buffers a choice has looked at already is not told by their last
+// uses (once by a floor under them: a buffer used with the clock set back fell below it, and the choice ended with "nothing is left" although
+// it was there), but by the number of the choice in each record's cold half.
+//
 // Amortised, a choice costs batchFraction record reads and its share of sorting the batch (a heap was slower: it pays its logarithm in cache
 // misses). The worst case, all buffers used between two choices, is one pass a choice. bench/ measures both.
 const (
@@ -40,8 +45,8 @@ type victims struct {
 	passed []candidate // taken out of the batch and found held by launches: they go back at the end of a choice
 	parked []candidate // the same, held by holds or exports: they go back when one of those ended, so that old exports cost nothing a choice
 	looked bool        // the choice under way made a pass already
+	choice uint32      // number of the choice under way: cold.looked of what was looked at since its first pass
 	seen   uint64      // Device.releases when parked was last looked at
-	floor  uint64      // in the choice under way, everything with a last use at or below was looked at; uses count from 1
 	passes int64       // linear passes so far, for tests and the bench
 	random *rand.Rand  // only for sampling; its state decides speed, never the result
 }
@@ -62,10 +67,11 @@ func (d *Device) nextVictimLocked() (*Record, bool) {
 		}
 		c := v.batch[len(v.batch)-1]
 		v.batch = v.batch[:len(v.batch)-1]
-		r := d.registry.record(c.index)
-		if r.Generation != c.generation || loadUse(r) != c.lastUse || !isVictim(r, d.registry.cold(c.index)) {
-			continue // freed, used since, or moved since: whatever it is now, it is younger than the batch
+		r, half := d.registry.record(c.index), d.registry.cold(c.index)
+		if r.Generation != c.generation || loadUse(r) != c.lastUse || !isVictim(r, half) {
+			continue // freed, used since, or moved since: whatever it is now, it is younger than the batch, and the next pass finds it
 		}
+		half.looked = v.choice
 		return r, true
 	}
 }
@@ -92,7 +98,7 @@ func (v *victims) returnAll(candidates []candidate) []candidate {
 // doneChoosingLocked ends a choice: what was passed over goes back. The batch then still has everything at or below its newest last use.
 func (d *Device) doneChoosingLocked() {
 	d.victims.passed = d.victims.returnAll(d.victims.passed)
-	d.victims.floor, d.victims.looked = 0, false
+	d.victims.looked = false
 }
 
 // isVictim reports whether a buffer may be looked at as a victim: resident (or marked for a waiting launch), movable, not empty.
@@ -101,21 +107,21 @@ func isVictim(r *Record, c *cold) bool {
 	return (word == uint32(Resident) || word == uint32(Spilling)) && !c.unmovable && r.Size > 0
 }
 
-// selectBatchLocked fills the batch with the oldest buffers above the floor. False: there are none.
+// selectBatchLocked fills the batch with the oldest buffers that the choice under way has not looked at. False: there are none.
 func (d *Device) selectBatchLocked() bool {
 	v := &d.victims
 	if !v.looked { // the first pass of a choice starts from the oldest, and finds again what was passed over and parked
 		v.looked, v.passed, v.parked = true, v.passed[:0], v.parked[:0]
+		d.beginChoiceLocked()
 	}
 	used := d.registry.used.Load()
 	threshold := uint64(math.MaxUint64)
 	if used > batchAll {
 		threshold = d.sampleThresholdLocked(used)
 	}
-	newest := uint64(0)
 	for {
 		v.passes++
-		newest = d.collectLocked(threshold)
+		d.collectLocked(threshold)
 		if len(v.batch) > 0 {
 			break
 		}
@@ -124,17 +130,32 @@ func (d *Device) selectBatchLocked() bool {
 		}
 		threshold = math.MaxUint64 // the sample was unlucky
 	}
-	v.floor = newest // a candidate that is used from now on is above it, so the next pass of this choice finds it again
 	slices.SortFunc(v.batch, newerFirst)
 	return true
 }
 
-// collectLocked appends to the batch every possible victim with floor < last use <= threshold, and returns the newest last use among them.
-func (d *Device) collectLocked(threshold uint64) (newest uint64) {
+// beginChoiceLocked gives the choice under way a number that no record has.
+func (d *Device) beginChoiceLocked() {
+	v := &d.victims
+	if v.choice++; v.choice != 0 {
+		return
+	}
+	v.choice = 1 // after 2^32 choices the numbers begin anew
+	if slabs := d.registry.slabs.Load(); slabs != nil {
+		for _, s := range *slabs {
+			for i := range s.cold {
+				s.cold[i].looked = 0
+			}
+		}
+	}
+}
+
+// collectLocked appends to the batch every possible victim with a last use at or below the threshold that this choice has not looked at.
+func (d *Device) collectLocked(threshold uint64) {
 	v := &d.victims
 	slabs := d.registry.slabs.Load()
 	if slabs == nil {
-		return 0
+		return
 	}
 	left := d.registry.used.Load()
 	for _, s := range *slabs {
@@ -143,14 +164,12 @@ func (d *Device) collectLocked(threshold uint64) (newest uint64) {
 		for i := range s.records[:in] {
 			r := &s.records[i]
 			use := loadUse(r)
-			if use > threshold || use <= v.floor || !isVictim(r, &s.cold[i]) {
+			if use > threshold || !isVictim(r, &s.cold[i]) || s.cold[i].looked == v.choice {
 				continue
 			}
 			v.batch = append(v.batch, candidate{use, r.Index, r.Generation})
-			newest = max(newest, use)
 		}
 	}
-	return newest
 }
 
 // sampleThresholdLocked estimates the last use below which one possible victim in batchFraction lies.
@@ -163,9 +182,9 @@ func (d *Device) sampleThresholdLocked(used uint32) uint64 {
 	n := 0
 	for range min(sampleSize, used/8) {
 		index := v.random.Uint32N(used)
-		r := d.registry.record(index)
-		if use := loadUse(r); use > v.floor && isVictim(r, d.registry.cold(index)) {
-			sample[n] = use
+		r, half := d.registry.record(index), d.registry.cold(index)
+		if isVictim(r, half) && half.looked != v.choice {
+			sample[n] = loadUse(r)
 			n++
 		}
 	}

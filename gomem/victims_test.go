@@ -236,3 +236,42 @@ func TestMemoryPerBuffer(t *testing.T) {
 	t.Logf("%d bytes a buffer", bytes/int64(n))
 	require.LessOrEqual(t, bytes/int64(n), int64(256))
 }
+
+// C ticks the clock by a plain load and store, so it can be set back. A buffer that is used then, in the middle of a choice, counts as older than what the
+// choice has looked at already; the choice finds it all the same, or it would end with "nothing is left to spill".
+func TestClockThatIsSetBackHidesNothing(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	var indexes []uint32
+	for range 5 {
+		indexes = append(indexes, b.allocate(kib))
+	}
+	for round := range 3 { // the first choice makes a pass, the others begin with what it left
+		set := false
+		chosen := b.ChooseVictims(func(index uint32) {
+			if !set {
+				set = true
+				b.Books().Clock = 0
+				for _, other := range indexes {
+					if other != index {
+						b.use(other)
+					}
+				}
+			}
+		})
+		require.Subset(t, chosen, indexes, "round %d", round)
+	}
+	b.drop(indexes...)
+}
+
+// Choices are numbered by 32 bits. The number after the last is not one that a record still has.
+func TestNumbersOfChoicesBeginAnew(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	indexes := []uint32{b.allocate(kib), b.allocate(kib)}
+	nothing := func(uint32) {}
+	require.Equal(t, indexes, b.ChooseVictims(nothing)) // by number 1, and the one after the last is 1, too
+	b.SkipToLastChoice()
+	b.use(indexes[0]) // so that nothing is left of the batch
+	b.use(indexes[1])
+	require.Equal(t, indexes, b.ChooseVictims(nothing))
+	b.drop(indexes...)
+}

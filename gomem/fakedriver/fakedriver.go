@@ -8,6 +8,7 @@ package fakedriver
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,6 +79,8 @@ type Device struct {
 	calls    map[string]int
 	byHow    map[gomem.How]int
 	lost     bool
+	panicked bool
+	late     []string // methods that were called after one had panicked
 	closed   bool
 	random   *rand.Rand
 }
@@ -90,8 +93,9 @@ type block struct {
 }
 
 type fault struct {
-	at  int // the number of the call that fails
-	err error
+	at     int // the number of the call that fails
+	err    error
+	panics bool // it panics instead
 }
 
 // blockShift is where the number of a block stands in an address: blocks are up to 64 GiB.
@@ -126,7 +130,22 @@ func (d *Device) Fail(method string, nth int, err error) {
 		delete(d.faults, method)
 		return
 	}
-	d.faults[method] = fault{d.calls[method] + nth, err}
+	d.faults[method] = fault{at: d.calls[method] + nth, err: err}
+}
+
+// Panic makes the nth next call of a method (1: the next one) panic, without doing anything: a mistake in the driver. From then on nobody should call the
+// driver: see Late.
+func (d *Device) Panic(method string, nth int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults[method] = fault{at: d.calls[method] + nth, panics: true}
+}
+
+// Late has the methods that were called after one had panicked, in order. A real driver may have kept a lock of its own, so each of them could hang.
+func (d *Device) Late() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.late)
 }
 
 // Calls is how many times a method was called.
@@ -189,6 +208,9 @@ func (d *Device) called(method string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls[method]++
+	if d.panicked {
+		d.late = append(d.late, method)
+	}
 	if d.lost {
 		return d.Error(method, gomem.ErrLost)
 	}
@@ -197,6 +219,10 @@ func (d *Device) called(method string) error {
 		return nil
 	}
 	delete(d.faults, method)
+	if f.panics {
+		d.panicked = true
+		panic("a mistake in " + method)
+	}
 	return f.err
 }
 

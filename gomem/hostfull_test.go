@@ -1,0 +1,129 @@
+package gomem_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tack-memory/tack-memory/gomem"
+	"github.com/tack-memory/tack-memory/gomem/fakedriver"
+)
+
+// Host memory for the copies of spilled buffers runs out.
+
+func TestHostMemoryThatRunsOutLeavesTheArrayOnTheDevice(t *testing.T) {
+	b := open(t, fakedriver.Options{Capacity: 40 * kib})
+	b.pool.SetLimit(12 * kib)
+	x, y := b.allocate(20*kib), b.allocate(10*kib)
+	_, err := b.Spill(x, gomem.Wait{})
+	var full *gomem.MemoryError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, gomem.ReasonHost, full.Reason)
+	var host *gomem.HostMemoryError
+	require.ErrorAs(t, err, &host)
+	require.EqualValues(t, 12*kib, host.Limit)
+	require.Equal(t, gomem.Resident, b.state(x))
+	b.has(x, uint64(x))
+
+	_, err = b.Allocate(25*kib, gomem.AllocateOptions{})
+	require.ErrorAs(t, err, &full)
+	b.has(x, uint64(x))
+	b.has(y, uint64(y))
+	z := b.allocate(10 * kib) // a smaller one works
+	b.pool.SetLimit(-1)
+	w := b.allocate(25 * kib)
+	for _, index := range []uint32{x, y, z, w} {
+		b.has(index, uint64(index))
+	}
+	b.drop(x, y, z, w)
+}
+
+// One large buffer that host memory refuses does not keep the smaller ones behind it from making room. The others go in order of last use.
+func TestRefusedCopyLeavesRoomToSmallerOnes(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		options := fakedriver.Options{Capacity: 60 * kib}
+		if strict {
+			options.Capacity = 0
+		}
+		b := open(t, options)
+		b.pool.SetLimit(20 * kib)
+		large, small := b.allocate(30*kib), []uint32{b.allocate(10 * kib), b.allocate(10 * kib), b.allocate(10 * kib)}
+		if strict {
+			b.budget(60*kib, true)
+		}
+		more := b.allocate(8 * kib)
+		require.Equal(t, gomem.Resident, b.state(large))
+		require.Equal(t, gomem.Spilled, b.state(small[0]))
+		require.Equal(t, gomem.Resident, b.state(small[1]), "no more went than was needed")
+		// Only when none helps is the request refused: one more copy of 10 KiB fits, and nothing else is small enough.
+		_, err := b.Allocate(25*kib, gomem.AllocateOptions{})
+		var full *gomem.MemoryError
+		require.ErrorAs(t, err, &full)
+		require.Equal(t, gomem.ReasonHost, full.Reason)
+		require.EqualValues(t, 25*kib, full.Requested)
+		var host *gomem.HostMemoryError
+		require.ErrorAs(t, err, &host)
+		require.EqualValues(t, 20*kib, host.Limit)
+		require.Equal(t, gomem.Spilled, b.state(small[1]))
+		require.Equal(t, gomem.Resident, b.state(large))
+		// The large one is the next victim again as soon as there is room.
+		b.pool.SetLimit(-1)
+		most := b.allocate(25 * kib)
+		require.Equal(t, gomem.Spilled, b.state(large))
+		for _, index := range append([]uint32{large, more, most}, small...) {
+			b.has(index, uint64(index))
+		}
+		b.drop(large, more, most)
+		b.drop(small...)
+	}
+}
+
+// What host memory has no place for is not waited for: only launches on buffers that could go then are.
+func TestRefusedCopyIsNotWaitedFor(t *testing.T) {
+	b := open(t, fakedriver.Options{Capacity: 70 * kib}, func(o *gomem.Options) { o.MaxWait = time.Hour })
+	large, running, small := b.allocate(30*kib), []uint32{b.allocate(30 * kib)}, []uint32{b.allocate(10 * kib)}
+	b.pool.SetLimit(15 * kib)
+	_, err := b.lane.enter(small, gomem.Wait{})
+	require.NoError(t, err)
+	done := make(chan uint32)
+	go func() {
+		index, err := b.Allocate(5*kib, gomem.AllocateOptions{}) // waits for the launch on the small one
+		if err != nil {
+			t.Error(err)
+		}
+		done <- index
+	}()
+	for !b.Waiting() {
+		time.Sleep(time.Millisecond)
+	}
+	b.lane.leave(small)
+	more := <-done
+	require.Equal(t, gomem.Spilled, b.state(small[0]))
+
+	_, err = b.lane.enter(running, gomem.Wait{}) // its copy would have no place either
+	require.NoError(t, err)
+	soon(t, "a request that waiting cannot help", func() {
+		_, err = b.Allocate(20*kib, gomem.AllocateOptions{})
+	})
+	var full *gomem.MemoryError
+	require.ErrorAs(t, err, &full)
+	b.lane.leave(running)
+	b.drop(large, running[0], small[0], more)
+}
+
+// SpillAll goes on behind what was refused, and its error has real figures.
+func TestSpillAllSpillsWhatHasAPlace(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	indexes := []uint32{b.allocate(2 * kib), b.allocate(30 * kib), b.allocate(3 * kib)}
+	b.pool.SetLimit(10 * kib)
+	freed, err := b.SpillAll(gomem.Wait{})
+	require.EqualValues(t, 5*kib, freed)
+	var full *gomem.MemoryError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, gomem.ReasonHost, full.Reason)
+	require.EqualValues(t, 35*kib, full.Requested)
+	require.EqualValues(t, 30*kib, full.InUse)
+	require.EqualValues(t, 5*kib, full.Spilled)
+	b.drop(indexes...)
+}
