@@ -47,6 +47,7 @@ enum cuda_call {
 			return cuda_result(result_); \
 	} while (0)
 
+void cuda_visible(struct soft_visible *visible, int devices); /* CUDA_VISIBLE_DEVICES */
 int cuda_code(enum soft_result result);
 enum soft_result cuda_stream(CUstream handle, struct soft_stream **stream);
 

@@ -1,7 +1,10 @@
 /* Devices and contexts. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "../engine/visible.h"
 #include "abi.h"
 
 CUresult cuDeviceGet(CUdevice *out, int ordinal)
@@ -32,14 +35,58 @@ CUresult cuDeviceGetName(char *name, int room, CUdevice ordinal)
 	return CUDA_SUCCESS;
 }
 
+static void write_uuid(char bytes[16], int number)
+{
+	memcpy(bytes, "softcuda-device", 15);
+	bytes[15] = (char)('A' + number);
+}
+
+/* An ordinal, or enough of a UUID's beginning to tell it from the others, as nvidia-smi writes it. */
+static int entry(const char *text, unsigned length, int devices)
+{
+	int found = -1;
+	if (length < 5 || strncmp(text, "GPU-", 4))
+		return soft_entry_ordinal(text, length, devices);
+	for (int number = 0; number < devices; number++) {
+		char bytes[16], name[48] = "GPU-";
+		write_uuid(bytes, number);
+		for (unsigned i = 0, at = 4; i < sizeof bytes; i++)
+			at += (unsigned)snprintf(name + at, sizeof name - at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned char)bytes[i]);
+		if (length > strlen(name) || strncasecmp(text, name, length))
+			continue;
+		if (found >= 0)
+			return -1;
+		found = number;
+	}
+	return found;
+}
+
+/* Set and empty hides them all. */
+void cuda_visible(struct soft_visible *visible, int devices)
+{
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	if (list)
+		soft_visible_list(visible, list, devices, entry, SOFT_AGAIN_ENDS);
+}
+
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
 {
 	struct soft_device *device;
 	ENTER(cuDeviceGetUuid_v2);
 	REQUIRE(uuid);
 	NEED_DEVICE(device, ordinal);
-	memcpy(uuid->bytes, "softcuda-device", 15);
-	uuid->bytes[15] = (char)('A' + ordinal);
+	write_uuid(uuid->bytes, device->number);
+	return CUDA_SUCCESS;
+}
+
+/* The older call tells the UUID of the whole GPU even of a part of one. There are no parts here. */
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
+{
+	struct soft_device *device;
+	ENTER(cuDeviceGetUuid);
+	REQUIRE(uuid);
+	NEED_DEVICE(device, ordinal);
+	write_uuid(uuid->bytes, device->number);
 	return CUDA_SUCCESS;
 }
 
@@ -61,7 +108,7 @@ CUresult cuDeviceGetPCIBusId(char *out, int room, CUdevice ordinal)
 	ENTER(cuDeviceGetPCIBusId);
 	REQUIRE(out && room > 0);
 	NEED_DEVICE(device, ordinal);
-	snprintf(out, (size_t)room, "0000:%02x:00.0", 1 + ordinal);
+	snprintf(out, (size_t)room, "0000:%02x:00.0", 1 + device->number);
 	return CUDA_SUCCESS;
 }
 
@@ -107,7 +154,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 		*value = 1024;
 		break;
 	case V_CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-		*value = 1 + ordinal;
+		*value = 1 + device->number;
 		break;
 	default: /* every other capability: absent */
 		*value = 0;

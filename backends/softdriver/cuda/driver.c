@@ -50,6 +50,7 @@ const struct soft_abi soft_abi = {
 	.code = cuda_code,
 	.sticky = is_sticky,
 	.driver_version = 13000,
+	.visible = cuda_visible,
 };
 
 CUresult cuInit(unsigned int flags)

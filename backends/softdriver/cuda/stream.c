@@ -2,8 +2,6 @@
 #include <stdlib.h>
 
 #include "../engine/event.h"
-#include "../engine/handles.h"
-#include "../engine/lock.h"
 #include "../engine/record.h"
 #include "abi.h"
 
@@ -181,35 +179,27 @@ CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
 	return cuda_result(soft_capture_begin(stream, (enum soft_capture_mode)mode));
 }
 
-/* The graph is always empty, so its handle stands for nothing but itself. */
 CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 {
 	struct soft_stream *stream;
 	ENTER(cuStreamEndCapture);
 	REQUIRE(graph);
 	NEED_STREAM(stream, handle);
-	*graph = NULL;
-	enum soft_result result = soft_capture_end(stream);
-	if (!result) {
-		*graph = soft_records(1, 1);
-		soft_lock();
-		soft_handle_add(*graph, SOFT_KIND_GRAPH);
-		soft_unlock();
-	}
-	return cuda_result(result);
+	return cuda_result(soft_capture_end(stream, (void **)graph));
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	ENTER(cuThreadExchangeStreamCaptureMode);
+	REQUIRE(mode && (int)*mode >= V_CU_STREAM_CAPTURE_MODE_GLOBAL && (int)*mode <= V_CU_STREAM_CAPTURE_MODE_RELAXED);
+	*mode = (CUstreamCaptureMode)soft_capture_exchange((enum soft_capture_mode)*mode);
+	return cuda_result(SOFT_OK);
 }
 
 CUresult cuGraphDestroy(CUgraph graph)
 {
 	ENTER(cuGraphDestroy);
-	soft_lock();
-	int known = soft_handle_is(graph, SOFT_KIND_GRAPH);
-	if (known)
-		soft_handle_remove(graph);
-	soft_unlock();
-	if (known)
-		free(graph);
-	return cuda_result(known ? SOFT_OK : SOFT_INVALID_VALUE);
+	return cuda_result(soft_graph_destroy(graph));
 }
 
 /* ---- events ---- */

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "device.h"
+
 _Atomic unsigned soft_gate = SOFT_GATE_UNINITIALIZED;
 _Atomic unsigned long soft_call_counts[SOFT_MAX_CALLS];
 static _Atomic int sticky_code;
@@ -66,8 +68,11 @@ int soft_enter_refused(unsigned call, enum soft_door door)
 	}
 	if (door != SOFT_DOOR_READY)
 		return 0;
-	if (gate & SOFT_GATE_UNINITIALIZED)
-		return soft_abi.code(SOFT_NOT_INITIALIZED);
+	if (gate & SOFT_GATE_UNINITIALIZED) {
+		enum soft_result result = soft_abi.starts_itself ? soft_start() : SOFT_NOT_INITIALIZED;
+		if (result)
+			return soft_abi.code(result);
+	}
 	return soft_sticky_code();
 }
 

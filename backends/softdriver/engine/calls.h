@@ -5,6 +5,10 @@
 #include <stdatomic.h>
 #include "result.h"
 
+struct soft_key;
+struct soft_default;
+struct soft_visible;
+
 /* The vendor's ABI over the engine. Each library defines exactly one. */
 struct soft_abi {
 	const char *name;             /* in messages */
@@ -12,7 +16,14 @@ struct soft_abi {
 	unsigned count;
 	int (*code)(enum soft_result); /* the vendor's number */
 	int (*sticky)(int code);      /* whether this number, once returned, is returned by every later call */
+	int starts_itself;            /* any call initialises the driver, not only the initialising one */
 	long long driver_version;     /* default of the setting */
+	const struct soft_key *keys;  /* settings of this ABI only, beside the engine's (settings.h) */
+	unsigned key_count;
+	const struct soft_default *defaults; /* first values of engine settings that are others with this vendor */
+	unsigned default_count;
+	/* Which of so many devices the vendor's variable of the environment lets the process see; all, where it is not set. */
+	void (*visible)(struct soft_visible *visible, int devices);
 };
 extern const struct soft_abi soft_abi;
 
@@ -36,10 +47,12 @@ enum soft_door {
 
 int soft_enter_refused(unsigned call, enum soft_door door);
 
+static inline void soft_count(unsigned call) { atomic_fetch_add_explicit(&soft_call_counts[call], 1, memory_order_relaxed); }
+
 /* 0, or the vendor's number that the function must return without doing anything. */
 static inline int soft_enter(unsigned call, enum soft_door door)
 {
-	atomic_fetch_add_explicit(&soft_call_counts[call], 1, memory_order_relaxed);
+	soft_count(call);
 	if (__builtin_expect(atomic_load_explicit(&soft_gate, memory_order_acquire) == 0, 1))
 		return 0;
 	return soft_enter_refused(call, door);

@@ -33,6 +33,7 @@ static void empty_locked(struct soft_device *device)
 	soft_events_reset(device);
 	soft_pools_reset(device);
 	soft_blocks_visit(device, drop_block);
+	soft_device_give_back(device);
 	/* From the start each time: closing a stream can be the end of others. */
 	for (struct soft_stream *stream = device->streams; stream;) {
 		int close = !stream->legacy && !stream->closed;

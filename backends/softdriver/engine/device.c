@@ -7,14 +7,16 @@
 #include "pool.h"
 #include "record.h"
 #include "stream.h"
+#include "visible.h"
 
 static struct soft_device *devices[SOFT_MAX_DEVICES];
 static _Atomic int device_count;
 
-static struct soft_device *device_open(int ordinal)
+static struct soft_device *device_open(int ordinal, int number)
 {
 	struct soft_device *device = soft_records(1, sizeof *device);
 	device->ordinal = ordinal;
+	device->number = number;
 	device->context.device = device;
 	for (int reuse = 0; reuse < 2; reuse++)
 		for (int large = 0; large < 2; large++)
@@ -27,18 +29,29 @@ static struct soft_device *device_open(int ordinal)
 	return device;
 }
 
+static void look(struct soft_visible *visible)
+{
+	int count = (int)soft_setting(&soft_settings.devices);
+	visible->count = count;
+	for (int i = 0; i < count; i++)
+		visible->numbers[i] = i;
+	if (soft_setting(&soft_settings.masks))
+		soft_abi.visible(visible, count);
+}
+
 enum soft_result soft_start(void)
 {
 	enum soft_result result = SOFT_OK;
 	soft_lock();
 	if (atomic_load(&soft_gate) & SOFT_GATE_UNINITIALIZED) {
-		int count = (int)soft_setting(&soft_settings.devices);
-		if (!count)
+		struct soft_visible visible;
+		look(&visible);
+		if (!visible.count)
 			result = SOFT_NO_DEVICE;
-		for (int i = 0; i < count; i++)
-			devices[i] = device_open(i);
+		for (int i = 0; i < visible.count; i++)
+			devices[i] = device_open(i, visible.numbers[i]);
 		if (!result) {
-			atomic_store(&device_count, count);
+			atomic_store(&device_count, visible.count);
 			atomic_fetch_and(&soft_gate, ~(unsigned)SOFT_GATE_UNINITIALIZED);
 		}
 	}
@@ -85,6 +98,13 @@ enum soft_result soft_charge(struct soft_device *device, uint64_t bytes)
 	return SOFT_OK;
 }
 
+int soft_device_overfull(const struct soft_device *device)
+{
+	uint64_t capacity = (uint64_t)soft_setting(&soft_settings.capacity[device->ordinal]);
+	uint64_t taken = (uint64_t)soft_setting(&soft_settings.taken[device->ordinal]);
+	return device->reserved + taken > capacity;
+}
+
 void soft_uncharge(struct soft_device *device, uint64_t bytes) { device->reserved -= bytes; }
 
 void soft_block_counts(const struct soft_block *block)
@@ -116,11 +136,18 @@ enum soft_result soft_allocate(struct soft_device *device, uint64_t size, uint64
 	soft_lock();
 	enum soft_result result = soft_capture_permits();
 	uint64_t charge = soft_charge_of(size);
+	int over = 0;
 	if (!result)
 		result = charge < size ? SOFT_OUT_OF_MEMORY : soft_charge(device, charge);
+	if (result == SOFT_OUT_OF_MEMORY && charge >= size && soft_setting(&soft_settings.overcommit)) {
+		device->reserved += charge;
+		over = 1;
+		result = SOFT_OK;
+	}
 	if (!result) {
 		struct soft_block *block = soft_block_new(device, size);
 		if (block) {
+			block->over = over;
 			soft_block_counts(block);
 			*address = block->address;
 		} else {
@@ -134,18 +161,41 @@ enum soft_result soft_allocate(struct soft_device *device, uint64_t size, uint64
 
 void soft_block_drop(struct soft_block *block)
 {
+	struct soft_device *device = soft_block_device(block);
 	soft_block_uncounts(block);
-	soft_uncharge(soft_block_device(block), block->charge);
+	if (soft_setting(&soft_settings.late_free))
+		device->late += block->charge;
+	else
+		soft_uncharge(device, block->charge);
 	soft_block_end(block);
+}
+
+void soft_device_give_back(struct soft_device *device)
+{
+	soft_uncharge(device, device->late);
+	device->late = 0;
+}
+
+/* The live block that begins there, or NULL. */
+static struct soft_block *live_block(uint64_t address)
+{
+	struct soft_block *block;
+	int live = soft_place(address, &block) == SOFT_PLACE_BLOCK && block->state == SOFT_BLOCK_LIVE && block->address == address;
+	return live ? block : NULL;
 }
 
 enum soft_result soft_free(uint64_t address)
 {
-	struct soft_block *block;
+	struct soft_block *block = NULL;
 	soft_lock();
 	enum soft_result result = soft_capture_permits();
-	if (!result && (soft_place(address, &block) != SOFT_PLACE_BLOCK || block->state != SOFT_BLOCK_LIVE || block->address != address))
+	if (!result && !(block = live_block(address)))
 		result = SOFT_INVALID_VALUE;
+	if (!result && soft_setting(&soft_settings.implicit_sync)) {
+		soft_device_drain(soft_block_device(block));
+		block = live_block(address); /* the lock was not held meanwhile: another thread may have freed it */
+		result = block ? SOFT_OK : SOFT_INVALID_VALUE;
+	}
 	if (!result) {
 		if (block->pool)
 			soft_pool_free_block(block, soft_block_device(block)->legacy);
@@ -162,7 +212,7 @@ int soft_block_info(uint64_t address, struct soft_block_info *info)
 	soft_lock();
 	int live = soft_place(address, &block) == SOFT_PLACE_BLOCK && block->state == SOFT_BLOCK_LIVE && address - block->address < block->size;
 	if (live)
-		*info = (struct soft_block_info){ block->address, block->size, block->id, soft_block_device(block), block->pool };
+		*info = (struct soft_block_info){ block->address, block->size, block->id, soft_block_device(block), block->pool, block->owner };
 	soft_unlock();
 	return live;
 }

@@ -112,12 +112,10 @@ enum soft_result soft_event_record(struct soft_event *event, struct soft_stream 
 enum soft_result soft_event_query(struct soft_event *event)
 {
 	soft_lock();
-	enum soft_result result = SOFT_OK;
-	if (!soft_handle_is(event, SOFT_KIND_EVENT))
-		result = SOFT_INVALID_HANDLE;
-	else if (event->stream && event->stream->done < event->sequence)
+	enum soft_result result = soft_handle_is(event, SOFT_KIND_EVENT) ? soft_capture_permits() : SOFT_INVALID_HANDLE;
+	if (!result && event->stream && event->stream->done < event->sequence)
 		result = SOFT_NOT_READY;
-	else if (event->stream)
+	else if (!result && event->stream)
 		soft_stream_observe(event->stream, event->sequence);
 	soft_unlock();
 	return result;
@@ -126,8 +124,8 @@ enum soft_result soft_event_query(struct soft_event *event)
 enum soft_result soft_event_synchronize(struct soft_event *event)
 {
 	soft_lock();
-	int known = soft_handle_is(event, SOFT_KIND_EVENT);
-	if (known && event->stream) {
+	enum soft_result result = soft_handle_is(event, SOFT_KIND_EVENT) ? soft_capture_permits() : SOFT_INVALID_HANDLE;
+	if (!result && event->stream) {
 		struct soft_stream *stream = event->stream;
 		struct soft_device *device = event->device;
 		uint64_t sequence = event->sequence;
@@ -138,7 +136,7 @@ enum soft_result soft_event_synchronize(struct soft_event *event)
 		soft_pools_settle(device);
 	}
 	soft_unlock();
-	return known ? SOFT_OK : SOFT_INVALID_HANDLE;
+	return result;
 }
 
 enum soft_result soft_event_elapsed(struct soft_event *from, struct soft_event *to, float *milliseconds)

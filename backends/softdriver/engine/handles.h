@@ -3,7 +3,13 @@
 #ifndef SOFT_HANDLES_H
 #define SOFT_HANDLES_H
 
-enum soft_kind { SOFT_KIND_STREAM = 1, SOFT_KIND_EVENT, SOFT_KIND_POOL, SOFT_KIND_GRAPH };
+enum soft_kind {
+	SOFT_KIND_STREAM = 1,
+	SOFT_KIND_EVENT,
+	SOFT_KIND_POOL,
+	SOFT_KIND_GRAPH,
+	SOFT_KIND_ABI, /* from here on: what only one vendor's ABI has */
+};
 
 void soft_handle_add(const void *handle, enum soft_kind kind);
 void soft_handle_remove(const void *handle);

@@ -112,8 +112,9 @@ static struct soft_arena *arena_open(struct soft_heap *heap, uint64_t span)
 		free(arena);
 		return NULL;
 	}
-	/* Huge pages make first touches and copies several times faster. A kernel without them refuses the advice, and nothing else changes. */
-	if (heap->reuse || heap_is_large(heap))
+	/* Huge pages make first touches and copies several times faster. A kernel without them refuses the advice, and nothing else changes. In quarantine
+	 * each block gets the advice by itself: the kernel joins only mappings of the same advice, and the guard pages between dead blocks must join. */
+	if (heap->reuse)
 		(void)madvise((void *)arena->base, arena->bytes, MADV_HUGEPAGE);
 	arena->heap = heap;
 	arena->next = arenas;
@@ -315,6 +316,8 @@ static struct soft_block *take_new(struct soft_heap *heap, uint64_t size)
 		return NULL;
 	if (mprotect((void *)(arena->base + arena->top), mapped, PROT_READ | PROT_WRITE))
 		return NULL;
+	if (heap_is_large(heap))
+		(void)madvise((void *)(arena->base + arena->top), mapped, MADV_HUGEPAGE);
 	struct soft_block *before = arena->last, *block = append(arena, span);
 	block->mapped = mapped;
 	if (!accessible(before) || !touch(before, block))
@@ -376,6 +379,8 @@ struct soft_block *soft_block_new(struct soft_device *device, uint64_t size)
 	block->charge = soft_charge_of(size);
 	block->pool = NULL;
 	block->users = 0;
+	block->over = 0;
+	block->owner = NULL;
 	block->id = ++last_id;
 	soft_starts_set(&block->arena->starts, granule_of(block->arena, block->address), block);
 	return block;

@@ -34,6 +34,8 @@ struct soft_block {
 	struct soft_block *before, *after;   /* neighbours in address order */
 	struct soft_block *bin_before, *bin_after; /* other free blocks of about this size */
 	unsigned users;  /* operations running on it now */
+	void *owner;     /* for the ABI: the client's context, or NULL */
+	int over;        /* did not fit when it was allocated (setting "overcommit"), and was not used since */
 	enum soft_block_state state;
 };
 

@@ -7,6 +7,7 @@
 #include "device.h"
 #include "lock.h"
 #include "record.h"
+#include "settings.h"
 #include "stream.h"
 
 /* By address; ranges never overlap. */
@@ -44,14 +45,14 @@ static void insert(struct soft_host_range range)
 int soft_host_pinned(uint64_t address, uint64_t bytes)
 {
 	unsigned at = position(address);
-	return at < count && ranges[at].address <= address && address + bytes <= ranges[at].address + ranges[at].bytes;
+	return at < count && !ranges[at].dying && ranges[at].address <= address && address + bytes <= ranges[at].address + ranges[at].bytes;
 }
 
 int soft_host_find(uint64_t address, struct soft_host_range *range)
 {
 	soft_lock();
 	unsigned at = position(address);
-	int found = at < count && ranges[at].address <= address;
+	int found = at < count && !ranges[at].dying && ranges[at].address <= address;
 	if (found)
 		*range = ranges[at];
 	soft_unlock();
@@ -66,7 +67,7 @@ enum soft_result soft_host_allocate(uint64_t bytes, unsigned flags, void **out)
 	soft_lock();
 	enum soft_result result = soft_capture_permits();
 	if (!result)
-		insert((struct soft_host_range){ (uint64_t)(uintptr_t)p, bytes, 0, flags });
+		insert((struct soft_host_range){ .address = (uint64_t)(uintptr_t)p, .bytes = bytes, .flags = flags });
 	soft_unlock();
 	if (result)
 		munmap(p, bytes);
@@ -86,7 +87,96 @@ enum soft_result soft_host_register(void *address, uint64_t bytes, unsigned flag
 	if (!result && overlaps(position(start), start, bytes))
 		result = SOFT_HOST_REGISTERED;
 	if (!result)
-		insert((struct soft_host_range){ start, bytes, 1, flags });
+		insert((struct soft_host_range){ .address = start, .bytes = bytes, .registered = 1, .flags = flags });
+	soft_unlock();
+	return result;
+}
+
+/* The range is gone. Addresses that work may still be queued on stay inaccessible in quarantine, as a device's do. */
+static void drop(unsigned at, int quarantine)
+{
+	struct soft_host_range range = ranges[at];
+	memmove(&ranges[at], &ranges[at + 1], (count - at - 1) * sizeof *ranges);
+	count--;
+	if (range.registered)
+		return;
+	if (!quarantine || !soft_setting(&soft_settings.quarantine) ||
+	    mmap((void *)range.address, range.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		munmap((void *)range.address, range.bytes);
+}
+
+/* The range that begins there and was not freed, or -1. */
+static int live(uint64_t start)
+{
+	unsigned at = position(start);
+	return at < count && ranges[at].address == start && !ranges[at].dying ? (int)at : -1;
+}
+
+enum soft_result soft_host_ending(uint64_t address)
+{
+	int at = live(address);
+	if (at < 0 || ranges[at].ending)
+		return SOFT_INVALID_VALUE;
+	ranges[at].ending = 1;
+	return SOFT_OK;
+}
+
+int soft_host_enter(uint64_t address, uint64_t bytes)
+{
+	if (!soft_host_pinned(address, bytes))
+		return -1;
+	ranges[position(address)].users++;
+	return 0;
+}
+
+/* A registered range is the client's own memory and nothing that we could keep from ending: it may be gone from the list. */
+int soft_host_leave(uint64_t address)
+{
+	unsigned at = position(address);
+	if (at >= count || ranges[at].address > address || !ranges[at].users)
+		return -1;
+	if (--ranges[at].users || !ranges[at].dying)
+		return ranges[at].dying ? -1 : 0;
+	drop(at, 1);
+	return -1;
+}
+
+void soft_host_end(uint64_t address)
+{
+	int at = live(address);
+	if (at >= 0 && ranges[at].users && !ranges[at].registered)
+		ranges[at].dying = 1;
+	else if (at >= 0)
+		drop((unsigned)at, 1);
+}
+
+void soft_host_own(uint64_t address, void *owner)
+{
+	int at = live(address);
+	if (at >= 0)
+		ranges[at].owner = owner;
+}
+
+void *soft_host_owner_of(uint64_t address)
+{
+	unsigned at = position(address);
+	return at < count && !ranges[at].dying && ranges[at].address <= address ? ranges[at].owner : NULL;
+}
+
+void soft_host_owner_end(const void *owner)
+{
+	for (unsigned at = count; at-- > 0;)
+		if (ranges[at].owner == owner)
+			soft_host_end(ranges[at].address);
+}
+
+enum soft_result soft_host_drop(void *address)
+{
+	uint64_t start = (uint64_t)(uintptr_t)address;
+	soft_lock();
+	enum soft_result result = soft_host_ending(start);
+	if (!result)
+		soft_host_end(start);
 	soft_unlock();
 	return result;
 }
@@ -101,15 +191,10 @@ static enum soft_result end(void *address, int registered, enum soft_result othe
 		for (int i = 0; i < soft_device_count(); i++)
 			soft_stream_wait_all(soft_device(i), 0);
 		unsigned at = position(start);
-		if (at >= count || ranges[at].address != start || ranges[at].registered != registered) {
+		if (at >= count || ranges[at].address != start || ranges[at].dying || ranges[at].registered != registered)
 			result = otherwise;
-		} else {
-			struct soft_host_range range = ranges[at];
-			memmove(&ranges[at], &ranges[at + 1], (count - at - 1) * sizeof *ranges);
-			count--;
-			if (!registered)
-				munmap((void *)range.address, range.bytes);
-		}
+		else
+			drop(at, 0);
 	}
 	soft_unlock();
 	return result;

@@ -114,7 +114,9 @@ static enum soft_result get_locked(const struct soft_pool *pool, enum soft_pool_
 enum soft_result soft_pool_set(struct soft_pool *pool, enum soft_pool_attribute attribute, uint64_t value)
 {
 	soft_lock();
-	enum soft_result result = soft_handle_is(pool, SOFT_KIND_POOL) ? set_locked(pool, attribute, value) : SOFT_INVALID_HANDLE;
+	enum soft_result result = soft_handle_is(pool, SOFT_KIND_POOL) ? soft_capture_permits() : SOFT_INVALID_HANDLE;
+	if (!result)
+		result = set_locked(pool, attribute, value);
 	soft_unlock();
 	return result;
 }
@@ -122,7 +124,9 @@ enum soft_result soft_pool_set(struct soft_pool *pool, enum soft_pool_attribute 
 enum soft_result soft_pool_get(struct soft_pool *pool, enum soft_pool_attribute attribute, uint64_t *value)
 {
 	soft_lock();
-	enum soft_result result = soft_handle_is(pool, SOFT_KIND_POOL) ? get_locked(pool, attribute, value) : SOFT_INVALID_HANDLE;
+	enum soft_result result = soft_handle_is(pool, SOFT_KIND_POOL) ? soft_capture_permits() : SOFT_INVALID_HANDLE;
+	if (!result)
+		result = get_locked(pool, attribute, value);
 	soft_unlock();
 	return result;
 }
@@ -201,11 +205,11 @@ void soft_pools_relieve(struct soft_device *device)
 enum soft_result soft_pool_trim(struct soft_pool *pool, uint64_t keep)
 {
 	soft_lock();
-	int known = soft_handle_is(pool, SOFT_KIND_POOL);
-	if (known)
+	enum soft_result result = soft_handle_is(pool, SOFT_KIND_POOL) ? soft_capture_permits() : SOFT_INVALID_HANDLE;
+	if (!result)
 		give_back_seen(pool, keep);
 	soft_unlock();
-	return known ? SOFT_OK : SOFT_INVALID_HANDLE;
+	return result;
 }
 
 static void destroy_locked(struct soft_pool *pool)

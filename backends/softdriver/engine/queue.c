@@ -245,6 +245,23 @@ void soft_stream_wake(struct soft_stream *stream)
 	}
 }
 
+int soft_stream_wait_for(struct soft_stream *stream, uint64_t sequence, uint64_t nanoseconds)
+{
+	struct timespec end;
+	stream->references++;
+	if (stream->done < sequence && stream->first && !stream->running)
+		soft_stream_wake(stream);
+	soft_deadline(&end, nanoseconds);
+	for (int late = !nanoseconds; !late && stream->done < sequence;) {
+		stream->waiters++;
+		late = pthread_cond_timedwait(&stream->progress, &soft_mutex, &end) != 0;
+		stream->waiters--;
+	}
+	int reached = stream->done >= sequence;
+	soft_stream_release(stream);
+	return reached;
+}
+
 void soft_stream_wait(struct soft_stream *stream, uint64_t sequence)
 {
 	int spun = 0;

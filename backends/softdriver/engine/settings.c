@@ -13,15 +13,7 @@
 
 struct soft_settings soft_settings;
 
-/* One row a key. A key with a value for each device may be followed by ".N"; without it, it means all devices. */
-struct key {
-	const char *name;
-	_Atomic long long *value;
-	int per_device;
-	long long initial, least, most;
-};
-
-static const struct key keys[] = {
+static const struct soft_key keys[] = {
 	{ "devices", &soft_settings.devices, 0, 1, 0, SOFT_MAX_DEVICES },
 	{ "driver_version", &soft_settings.driver_version, 0, -1, 0, INT_MAX },
 	{ "capacity", soft_settings.capacity, 1, 2LL << 30, 0, 1LL << 46 },
@@ -33,8 +25,18 @@ static const struct key keys[] = {
 	{ "pageable", &soft_settings.pageable, 0, 0, 0, 1 },
 	{ "copy_mib_s", &soft_settings.copy_mib_s, 0, 0, 0, 1LL << 30 },
 	{ "ignore_threshold", &soft_settings.ignore_threshold, 0, 0, 0, 1 },
+	{ "implicit_sync", &soft_settings.implicit_sync, 0, 0, 0, 1 },
+	{ "late_free", &soft_settings.late_free, 0, 0, 0, 1 },
+	{ "overcommit", &soft_settings.overcommit, 0, 0, 0, 1 },
+	{ "masks", &soft_settings.masks, 0, 0, 0, 1 },
 };
 enum { KEYS = sizeof keys / sizeof *keys };
+
+/* All rows, the engine's and the ABI's; NULL after the last. */
+static const struct soft_key *row(unsigned k)
+{
+	return k < KEYS ? &keys[k] : k - KEYS < soft_abi.key_count ? &soft_abi.keys[k - KEYS] : NULL;
+}
 
 enum { ALL_DEVICES = -1 };
 
@@ -57,20 +59,23 @@ static int matches(const char *text, const char *name, int per_device, int *devi
 	return 1;
 }
 
-static long long initial_of(const struct key *key)
+static long long initial_of(const struct soft_key *key)
 {
+	for (unsigned i = 0; i < soft_abi.default_count; i++)
+		if (!strcmp(soft_abi.defaults[i].name, key->name))
+			return soft_abi.defaults[i].initial;
 	return key->value == &soft_settings.driver_version ? soft_abi.driver_version : key->initial;
 }
 
-/* A running device keeps what it holds: its capacity cannot fall below that. */
-static int store(const struct key *key, int device, long long value)
+/* A running device keeps what it holds: its capacity cannot fall below that, unless devices may hold more than they have. */
+static int store(const struct soft_key *key, int device, long long value)
 {
 	if (value < key->least || value > key->most)
 		return SOFT_SET_REFUSED;
 	int first = device < 0 ? 0 : device, last = device < 0 ? (key->per_device ? SOFT_MAX_DEVICES - 1 : 0) : device;
 	int result = 0;
 	soft_lock();
-	if (key->value == soft_settings.capacity)
+	if (key->value == soft_settings.capacity && !soft_setting(&soft_settings.overcommit))
 		for (int i = first; i <= last; i++)
 			if ((uint64_t)value < soft_device_figure(i, SOFT_FIGURE_RESERVED))
 				result = SOFT_SET_REFUSED;
@@ -81,7 +86,7 @@ static int store(const struct key *key, int device, long long value)
 	return result;
 }
 
-static void load_variable(const struct key *key, int device, int complain)
+static void load_variable(const struct soft_key *key, int device, int complain)
 {
 	char variable[64];
 	int length = device < 0 ? snprintf(variable, sizeof variable, "TMSOFT_%s", key->name)
@@ -106,21 +111,23 @@ static void load_variable(const struct key *key, int device, int complain)
 
 void soft_settings_load(int complain)
 {
-	for (int k = 0; k < KEYS; k++) {
+	const struct soft_key *key;
+	for (unsigned k = 0; (key = row(k)); k++) {
 		/* A capacity is refused where the device holds more; then the one it has is as good as any. */
-		(void)store(&keys[k], ALL_DEVICES, initial_of(&keys[k]));
-		load_variable(&keys[k], ALL_DEVICES, complain);
-		for (int i = 0; keys[k].per_device && i < SOFT_MAX_DEVICES; i++)
-			load_variable(&keys[k], i, complain);
+		(void)store(key, ALL_DEVICES, initial_of(key));
+		load_variable(key, ALL_DEVICES, complain);
+		for (int i = 0; key->per_device && i < SOFT_MAX_DEVICES; i++)
+			load_variable(key, i, complain);
 	}
 }
 
 int soft_settings_set(const char *text, long long value)
 {
+	const struct soft_key *key;
 	int device;
-	for (int k = 0; k < KEYS; k++)
-		if (matches(text, keys[k].name, keys[k].per_device, &device))
-			return store(&keys[k], device, value);
+	for (unsigned k = 0; (key = row(k)); k++)
+		if (matches(text, key->name, key->per_device, &device))
+			return store(key, device, value);
 	return SOFT_SET_UNKNOWN;
 }
 
@@ -135,10 +142,11 @@ long long soft_settings_get(const char *text)
 		{ "reserved", SOFT_FIGURE_RESERVED },
 		{ "live", SOFT_FIGURE_LIVE },
 	};
+	const struct soft_key *key;
 	int device;
-	for (int k = 0; k < KEYS; k++)
-		if (matches(text, keys[k].name, keys[k].per_device, &device))
-			return soft_setting(&keys[k].value[device < 0 ? 0 : device]);
+	for (unsigned k = 0; (key = row(k)); k++)
+		if (matches(text, key->name, key->per_device, &device))
+			return soft_setting(&key->value[device < 0 ? 0 : device]);
 	for (unsigned i = 0; i < sizeof figures / sizeof *figures; i++) {
 		if (!matches(text, figures[i].name, 1, &device))
 			continue;

@@ -77,7 +77,7 @@ static void note_edge(struct soft_stream *stream, struct soft_stream *other, uin
 	edge->at = stream->last;
 }
 
-void soft_stream_follow(struct soft_stream *stream, struct soft_stream *other, uint64_t sequence)
+void soft_stream_after(struct soft_stream *stream, struct soft_stream *other, uint64_t sequence)
 {
 	if (other == stream)
 		return;
@@ -93,6 +93,13 @@ void soft_stream_follow(struct soft_stream *stream, struct soft_stream *other, u
 		stream->last++; /* a place of its own, so that a later synchronise sees it */
 		soft_stream_settle(stream);
 	}
+}
+
+void soft_stream_follow(struct soft_stream *stream, struct soft_stream *other, uint64_t sequence)
+{
+	if (other == stream)
+		return;
+	soft_stream_after(stream, other, sequence);
 	note_edge(stream, other, sequence);
 }
 
@@ -255,16 +262,19 @@ enum soft_result soft_stream_query(struct soft_stream *stream)
 	return result;
 }
 
+void soft_device_drain(struct soft_device *device)
+{
+	soft_stream_wait_all(device, 1);
+	soft_pools_settle(device);
+	soft_device_give_back(device);
+}
+
 enum soft_result soft_device_synchronize(struct soft_device *device)
 {
-	enum soft_result result = SOFT_OK;
 	soft_lock();
-	for (struct soft_stream *stream = device->streams; stream && !result; stream = stream->next)
-		result = stream->capture ? soft_stream_usable(stream) : SOFT_OK;
-	if (!result) {
-		soft_stream_wait_all(device, 1);
-		soft_pools_settle(device);
-	}
+	enum soft_result result = soft_capture_permits_device(device);
+	if (!result)
+		soft_device_drain(device);
 	soft_unlock();
 	return result;
 }

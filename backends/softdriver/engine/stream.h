@@ -19,6 +19,8 @@ struct soft_block;
 struct soft_stream;
 struct soft_event;
 
+enum { SOFT_MAX_PATTERN = 128 }; /* bytes of a fill's pattern */
+
 struct soft_operation {
 	struct soft_operation *next;
 	void (*run)(struct soft_operation *); /* without the lock */
@@ -26,8 +28,9 @@ struct soft_operation {
 	int internal;    /* bookkeeping: no delay */
 	int worker_only; /* runs a client's function */
 	union {
-		struct { uint64_t to, from, bytes; void *staged; } copy; /* staged: freed afterwards */
-		struct { uint64_t to, count; uint32_t value; unsigned width; } fill;
+		/* pinned: this end was pinned host memory when the copy was queued. staged: freed afterwards */
+		struct { uint64_t to, from, bytes; void *staged; int pinned_to, pinned_from; } copy;
+		struct { uint64_t to, count; unsigned width; int pinned; unsigned char pattern[SOFT_MAX_PATTERN]; } fill;
 		struct { struct soft_stream *stream; uint64_t sequence; } wait;
 		struct { struct soft_event *event; } stamp;
 		struct { struct soft_block *block; } end;
@@ -87,8 +90,13 @@ enum soft_result soft_stream_callback(struct soft_stream *stream, void (*functio
 /* What the client gave at its creation. */
 enum soft_result soft_stream_facts(struct soft_stream *stream, struct soft_device **device, int *non_blocking, int *priority);
 enum soft_result soft_capture_begin(struct soft_stream *stream, enum soft_capture_mode mode);
-enum soft_result soft_capture_end(struct soft_stream *stream);
+/* The graph is always empty, so its handle stands for nothing but itself. */
+enum soft_result soft_capture_end(struct soft_stream *stream, void **graph);
+enum soft_result soft_graph_destroy(void *graph);
 enum soft_result soft_capture_status(struct soft_stream *stream, enum soft_capture *status);
+/* Sets what the calling thread may do while streams are captured, and returns what it was. */
+enum soft_capture_mode soft_capture_exchange(enum soft_capture_mode mode);
+int soft_capture_ongoing(void); /* whether any stream is captured */
 
 /* ---- with the lock */
 struct soft_stream *soft_stream_new(struct soft_device *device);
@@ -108,11 +116,16 @@ uint64_t soft_stream_push(struct soft_stream *stream, struct soft_operation *ope
 uint64_t soft_stream_mark(struct soft_stream *stream);
 /* Makes the stream wait for another. */
 void soft_stream_follow(struct soft_stream *stream, struct soft_stream *other, uint64_t sequence);
+/* The same for a stream that no pool reuses memory by: it keeps no hold on the other one. */
+void soft_stream_after(struct soft_stream *stream, struct soft_stream *other, uint64_t sequence);
 /* How far what is queued on the stream now is known to come after the other one. */
 uint64_t soft_stream_follows(const struct soft_stream *stream, const struct soft_stream *other);
 /* Waits (the lock is released meanwhile); running operations itself where it can. */
 void soft_stream_wait(struct soft_stream *stream, uint64_t sequence);
+/* Waits at most so long, and runs nothing itself. Whether the stream is past sequence now. */
+int soft_stream_wait_for(struct soft_stream *stream, uint64_t sequence, uint64_t nanoseconds);
 void soft_stream_wait_all(struct soft_device *device, int observe); /* all that is queued on the device now */
+void soft_device_drain(struct soft_device *device);                 /* the same as a synchronise of the device, but for captures */
 /* The host has seen the stream to be done up to sequence, and with it whatever it had waited for. */
 void soft_stream_observe(struct soft_stream *stream, uint64_t sequence);
 /* The address goes back to the heap once the stream is past sequence. */
@@ -122,5 +135,7 @@ enum soft_result soft_stream_usable(struct soft_stream *stream);
 void soft_capture_forget(struct soft_stream *stream); /* the stream is destroyed */
 /* Whether a call that no stream orders may be made now: a capture may forbid it, and then is broken. */
 enum soft_result soft_capture_permits(void);
+/* Whether the device may be waited for as a whole: not while any of its streams is captured, in whatever mode. Such a call breaks the captures. */
+enum soft_result soft_capture_permits_device(struct soft_device *device);
 
 #endif

@@ -15,4 +15,11 @@ enum soft_result soft_copy(struct soft_stream *stream, uint64_t to, enum soft_en
                            int synchronous);
 enum soft_result soft_fill(struct soft_stream *stream, uint64_t to, uint32_t value, unsigned width, uint64_t count);
 
+/* ---- with the lock, for an ABI whose commands are checked first and queued later, with other operations around them. None of them waits, pageable host
+ * memory or not: the source is read when the stream gets there. */
+enum soft_result soft_copy_check(uint64_t to, uint64_t from, uint64_t bytes);
+uint64_t soft_copy_push(struct soft_stream *stream, uint64_t to, uint64_t from, uint64_t bytes);
+enum soft_result soft_fill_check(uint64_t to, unsigned width, uint64_t count);
+uint64_t soft_fill_push(struct soft_stream *stream, uint64_t to, const void *pattern, unsigned width, uint64_t count);
+
 #endif

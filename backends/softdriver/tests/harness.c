@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <sys/wait.h>
 
-struct api cu;
+struct control soft;
 void *library;
 static const char *path;
 static const struct test *tests, **last_test = &tests;
@@ -29,7 +29,7 @@ void failed(const char *file, int line, const char *format, ...)
 	_exit(1);
 }
 
-static void *symbol(const char *name)
+void *symbol(const char *name)
 {
 	void *p = dlsym(library, name);
 	if (!p)
@@ -37,39 +37,19 @@ static void *symbol(const char *name)
 	return p;
 }
 
-void load(void)
+void open_library(void)
 {
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
 		failed(__FILE__, __LINE__, "%s", dlerror());
-#define F(name, base, version, parameters) cu.name = (CUresult(*) parameters)symbol(#name);
-#include "../cuda/functions.def"
-#undef F
-	cu.set = (int (*)(const char *, long long))symbol("tmsoft_set");
-	cu.get = (long long (*)(const char *))symbol("tmsoft_get");
-	cu.fail = (int (*)(const char *, unsigned long, int))symbol("tmsoft_fail");
-	cu.calls = (unsigned long (*)(const char *))symbol("tmsoft_calls");
-	cu.reset = (void (*)(void))symbol("tmsoft_reset");
+	soft.set = (int (*)(const char *, long long))symbol("tmsoft_set");
+	soft.get = (long long (*)(const char *))symbol("tmsoft_get");
+	soft.fail = (int (*)(const char *, unsigned long, int))symbol("tmsoft_fail");
+	soft.calls = (unsigned long (*)(const char *))symbol("tmsoft_calls");
+	soft.reset = (void (*)(void))symbol("tmsoft_reset");
 }
 
-void start(void)
-{
-	CUcontext context;
-	if (!library)
-		load();
-	OK(cu.cuInit(0));
-	OK(cu.cuDevicePrimaryCtxRetain(&context, 0));
-	OK(cu.cuCtxSetCurrent(context));
-}
-
-CUstream new_stream(unsigned flags)
-{
-	CUstream stream;
-	OK(cu.cuStreamCreate(&stream, flags));
-	return stream;
-}
-
-static void stand_at_gate(void *argument)
+void stand_at_gate(void *argument)
 {
 	struct gate *gate = argument;
 	pthread_mutex_lock(&gate->mutex);
@@ -80,12 +60,11 @@ static void stand_at_gate(void *argument)
 	pthread_mutex_unlock(&gate->mutex);
 }
 
-void close_gate(struct gate *gate, CUstream stream)
+void make_gate(struct gate *gate)
 {
 	pthread_mutex_init(&gate->mutex, NULL);
 	pthread_cond_init(&gate->changed, NULL);
 	gate->open = gate->entered = 0;
-	OK(cu.cuLaunchHostFunc(stream, stand_at_gate, gate));
 }
 
 void open_gate(struct gate *gate)
@@ -105,7 +84,7 @@ void wait_entered(struct gate *gate)
 }
 
 /* By a system call that reads there: the kernel answers EFAULT, and no signal handler is needed, which sanitizers have their own ideas about. */
-int readable(CUdeviceptr address)
+int readable(uint64_t address)
 {
 	int ends[2];
 	CHECK(pipe(ends) == 0);

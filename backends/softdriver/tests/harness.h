@@ -1,4 +1,5 @@
-/* A small harness: each test runs in a process of its own, which loads the library by its path, as a client does. */
+/* A small harness: each test runs in a process of its own, which loads the library by its path, as a client does.
+ * A folder here has the tests of one vendor's ABI, and a client.h that knows its functions. */
 #ifndef SOFT_TESTS_HARNESS_H
 #define SOFT_TESTS_HARNESS_H
 
@@ -9,25 +10,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The types and numbers, but not the prototypes: we reach every function through dlsym. */
-#include "../cuda/types.h"
-
-#define F(symbol, base, version, parameters) CUresult (*symbol) parameters;
-struct api {
-#include "../cuda/functions.def"
+/* The control functions (engine/control.h) of the library under test, and the way to its other functions. */
+struct control {
 	int (*set)(const char *key, long long value);
 	long long (*get)(const char *key);
 	int (*fail)(const char *function, unsigned long nth, int code);
 	unsigned long (*calls)(const char *function);
 	void (*reset)(void);
 };
-#undef F
-extern struct api cu;
+extern struct control soft;
 extern void *library;
 
-void load(void);                   /* dlopen, dlsym, nothing else */
-void start(void);                  /* load, cuInit, the primary context of device 0 current */
-CUstream new_stream(unsigned flags);
+void open_library(void);            /* dlopen, and the control functions; no call of the vendor's */
+void *symbol(const char *name);     /* fails the test where the library does not export it */
 
 /* Keeps a stream busy until the gate is opened, however slow the machine is. */
 struct gate {
@@ -35,12 +30,13 @@ struct gate {
 	pthread_cond_t changed;
 	int open, entered;
 };
-void close_gate(struct gate *gate, CUstream stream); /* puts a function on the stream that waits for the gate */
+void make_gate(struct gate *gate);
+void stand_at_gate(void *gate);                      /* what a test puts on a stream: returns when the gate is open */
 void open_gate(struct gate *gate);
 void wait_entered(struct gate *gate);                /* until the stream is at the gate */
 
 /* Whether the host can read a byte there. */
-int readable(CUdeviceptr address);
+int readable(uint64_t address);
 unsigned long mappings(void);      /* of this process */
 
 struct test {

@@ -14,8 +14,9 @@ import sys
 
 TABLES = pathlib.Path(__file__).resolve().parent.parent
 CONTROL = {"tmsoft_set", "tmsoft_get", "tmsoft_fail", "tmsoft_calls", "tmsoft_reset"}
-# The one old name that clients look up in the library itself.
-WANTED_OLD = {"cuGetProcAddress"}
+# The old names that clients look up in the library itself: the one through which they ask for others, and the UUID of a whole GPU, whose
+# newer version tells that of a part.
+WANTED_OLD = {"cuGetProcAddress", "cuDeviceGetUuid"}
 
 
 def declared(header: str, *defines: str) -> set[str]:

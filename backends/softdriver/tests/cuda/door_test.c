@@ -3,14 +3,14 @@
 #include <limits.h>
 #include <sys/wait.h>
 
-#include "harness.h"
+#include "client.h"
 
 static const struct {
 	const char *name;
 	int door; /* 0: any process; 1: the initialising call; 2: an initialised process only */
 } functions[] = {
 #define F(symbol, base, version, parameters) { #symbol, 2 },
-#include "../cuda/functions.def"
+#include "../../cuda/functions.def"
 #undef F
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
@@ -39,15 +39,15 @@ TEST(any_function_can_be_made_to_fail)
 	start();
 	for (int i = 0; i < FUNCTIONS; i++) {
 		const char *name = functions[i].name;
-		unsigned long before = cu.calls(name), all = cu.calls("*"), live = (unsigned long)cu.get("live");
-		EQUAL(cu.fail(name, 1, 4242), 0);
+		unsigned long before = soft.calls(name), all = soft.calls("*"), live = (unsigned long)soft.get("live");
+		EQUAL(soft.fail(name, 1, 4242), 0);
 		RETURNS(4242, call(name));
-		EQUAL(cu.calls(name), before + 1);
-		EQUAL(cu.calls("*"), all + 1);
-		EQUAL(cu.get("live"), live);
+		EQUAL(soft.calls(name), before + 1);
+		EQUAL(soft.calls("*"), all + 1);
+		EQUAL(soft.get("live"), live);
 	}
-	EQUAL(cu.fail("cuMemAlloc", 1, 2), -1); /* not exported */
-	EQUAL(cu.calls("cuMemAlloc"), 0);
+	EQUAL(soft.fail("cuMemAlloc", 1, 2), -1); /* not exported */
+	EQUAL(soft.calls("cuMemAlloc"), 0);
 }
 
 TEST(the_nth_next_call_fails_and_only_that)
@@ -55,7 +55,7 @@ TEST(the_nth_next_call_fails_and_only_that)
 	CUdeviceptr a;
 	int version, count;
 	start();
-	EQUAL(cu.fail("cuMemAlloc_v2", 3, V_CUDA_ERROR_OUT_OF_MEMORY), 0);
+	EQUAL(soft.fail("cuMemAlloc_v2", 3, V_CUDA_ERROR_OUT_OF_MEMORY), 0);
 	OK(cu.cuMemAlloc_v2(&a, 8));
 	OK(cu.cuDeviceGetCount(&count));
 	OK(cu.cuMemAlloc_v2(&a, 8));
@@ -63,35 +63,35 @@ TEST(the_nth_next_call_fails_and_only_that)
 	RETURNS(V_CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAlloc_v2(&a, 8));
 	EQUAL(a, 77);
 	OK(cu.cuMemAlloc_v2(&a, 8));
-	EQUAL(cu.get("live"), 3);
+	EQUAL(soft.get("live"), 3);
 	/* any function */
-	EQUAL(cu.fail("*", 2, V_CUDA_ERROR_UNKNOWN), 0);
+	EQUAL(soft.fail("*", 2, V_CUDA_ERROR_UNKNOWN), 0);
 	OK(cu.cuDriverGetVersion(&version));
 	RETURNS(V_CUDA_ERROR_UNKNOWN, cu.cuDeviceGetCount(&count));
 	OK(cu.cuDeviceGetCount(&count));
 	/* cleared */
-	cu.fail("cuDeviceGetCount", 1, 5);
-	cu.fail("cuDeviceGetCount", 0, 5);
-	cu.fail("*", 1, 5);
-	cu.fail("*", 0, 0);
+	soft.fail("cuDeviceGetCount", 1, 5);
+	soft.fail("cuDeviceGetCount", 0, 5);
+	soft.fail("*", 1, 5);
+	soft.fail("*", 0, 0);
 	OK(cu.cuDeviceGetCount(&count));
-	cu.fail("cuDeviceGetCount", 1, 5);
-	cu.reset();
+	soft.fail("cuDeviceGetCount", 1, 5);
+	soft.reset();
 	OK(cu.cuDeviceGetCount(&count));
-	EQUAL(cu.calls("cuDeviceGetCount"), 1);
+	EQUAL(soft.calls("cuDeviceGetCount"), 1);
 	/* a device that is lost stays lost */
-	cu.fail("cuCtxSynchronize", 1, V_CUDA_ERROR_LAUNCH_FAILED);
+	soft.fail("cuCtxSynchronize", 1, V_CUDA_ERROR_LAUNCH_FAILED);
 	RETURNS(V_CUDA_ERROR_LAUNCH_FAILED, cu.cuCtxSynchronize());
-	EQUAL(cu.get("sticky"), V_CUDA_ERROR_LAUNCH_FAILED);
+	EQUAL(soft.get("sticky"), V_CUDA_ERROR_LAUNCH_FAILED);
 	RETURNS(V_CUDA_ERROR_LAUNCH_FAILED, cu.cuMemAlloc_v2(&a, 8));
-	cu.reset();
+	soft.reset();
 	OK(cu.cuMemAlloc_v2(&a, 8));
 }
 
 TEST(a_poisoned_process_answers_nothing_else)
 {
 	start();
-	cu.fail("cuCtxSynchronize", 1, V_CUDA_ERROR_ILLEGAL_ADDRESS);
+	soft.fail("cuCtxSynchronize", 1, V_CUDA_ERROR_ILLEGAL_ADDRESS);
 	RETURNS(V_CUDA_ERROR_ILLEGAL_ADDRESS, cu.cuCtxSynchronize());
 	for (int i = 0; i < FUNCTIONS; i++)
 		if (door(functions[i].name) == 2)
@@ -106,7 +106,7 @@ TEST(nothing_works_before_initialisation)
 		if (door(functions[i].name) == 2)
 			EQUAL(call(functions[i].name), V_CUDA_ERROR_NOT_INITIALIZED);
 	OK(cu.cuDriverGetVersion(&version));
-	EQUAL(version, cu.get("driver_version"));
+	EQUAL(version, soft.get("driver_version"));
 	RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuInit(1));
 	OK(cu.cuInit(0));
 	OK(cu.cuInit(0));
@@ -132,7 +132,7 @@ static void everything_is_refused(void)
 			EQUAL(call(functions[i].name), V_CUDA_ERROR_NOT_INITIALIZED);
 	const char *name;
 	OK(cu.cuGetErrorName((CUresult)V_CUDA_ERROR_NOT_INITIALIZED, &name));
-	EQUAL(cu.get("live"), 1); /* figures can still be read */
+	EQUAL(soft.get("live"), 1); /* figures can still be read */
 }
 
 struct busy {
@@ -196,34 +196,34 @@ TEST(settings_of_the_environment)
 	setenv("TMSOFT_PAGEABLE", "perhaps", 1); /* a complaint on stderr, and the default */
 	setenv("TMSOFT_POOLS", "7", 1);
 	load();
-	EQUAL(cu.get("capacity"), 1048576);
-	EQUAL(cu.get("capacity.0"), 1048576);
-	EQUAL(cu.get("capacity.1"), 0x200000);
-	EQUAL(cu.get("devices"), 3);
-	EQUAL(cu.get("quarantine"), 0);
-	EQUAL(cu.get("pageable"), 0);
-	EQUAL(cu.get("pools"), 1);
-	EQUAL(cu.set("quarantine", 1), 0);
-	EQUAL(cu.set("capacity.1", 5), 0);
-	cu.reset();
-	EQUAL(cu.get("quarantine"), 0);
-	EQUAL(cu.get("capacity.1"), 0x200000);
+	EQUAL(soft.get("capacity"), 1048576);
+	EQUAL(soft.get("capacity.0"), 1048576);
+	EQUAL(soft.get("capacity.1"), 0x200000);
+	EQUAL(soft.get("devices"), 3);
+	EQUAL(soft.get("quarantine"), 0);
+	EQUAL(soft.get("pageable"), 0);
+	EQUAL(soft.get("pools"), 1);
+	EQUAL(soft.set("quarantine", 1), 0);
+	EQUAL(soft.set("capacity.1", 5), 0);
+	soft.reset();
+	EQUAL(soft.get("quarantine"), 0);
+	EQUAL(soft.get("capacity.1"), 0x200000);
 }
 
 TEST(settings_that_do_not_exist)
 {
 	load();
-	EQUAL(cu.set("colour", 1), -1);
-	EQUAL(cu.get("colour"), LLONG_MIN);
-	EQUAL(cu.set("capacity.16", 1), -1);
-	EQUAL(cu.set("capacity.x", 1), -1);
-	EQUAL(cu.set("delay_us.0", 1), -1);
-	EQUAL(cu.set("in_use", 1), -1); /* only to be read */
-	EQUAL(cu.set("sticky", 700), -1);
-	EQUAL(cu.set("pools", 2), -2);
-	EQUAL(cu.set("delay_us", -1), -2);
-	EQUAL(cu.set("capacity", -1), -2);
-	EQUAL(cu.get("live.5"), 0);
+	EQUAL(soft.set("colour", 1), -1);
+	EQUAL(soft.get("colour"), LLONG_MIN);
+	EQUAL(soft.set("capacity.16", 1), -1);
+	EQUAL(soft.set("capacity.x", 1), -1);
+	EQUAL(soft.set("delay_us.0", 1), -1);
+	EQUAL(soft.set("in_use", 1), -1); /* only to be read */
+	EQUAL(soft.set("sticky", 700), -1);
+	EQUAL(soft.set("pools", 2), -2);
+	EQUAL(soft.set("delay_us", -1), -2);
+	EQUAL(soft.set("capacity", -1), -2);
+	EQUAL(soft.get("live.5"), 0);
 }
 
 /* ---- contexts ---- */
@@ -246,7 +246,7 @@ TEST(contexts_are_a_stack_of_each_thread)
 	CUdevice device;
 	pthread_t thread;
 	load();
-	cu.set("devices", 2);
+	soft.set("devices", 2);
 	OK(cu.cuInit(0));
 	OK(cu.cuDevicePrimaryCtxRetain(&one, 0));
 	OK(cu.cuDevicePrimaryCtxRetain(&two, 1));
@@ -284,7 +284,7 @@ TEST(the_last_release_ends_the_context_and_all_that_is_in_it)
 		int active;
 		if (!library)
 			load();
-		cu.set("quarantine", quarantine);
+		soft.set("quarantine", quarantine);
 		start();
 		OK(cu.cuDevicePrimaryCtxRetain(&context, 0));
 		CUstream stream = new_stream(0);
@@ -300,11 +300,11 @@ TEST(the_last_release_ends_the_context_and_all_that_is_in_it)
 		wait_entered(&gate);
 		OK(cu.cuEventRecord(event, stream));
 		OK(cu.cuDevicePrimaryCtxRelease_v2(0));
-		EQUAL(cu.get("live"), 2);
+		EQUAL(soft.get("live"), 2);
 		open_gate(&gate);
 		OK(cu.cuDevicePrimaryCtxRelease_v2(0));
-		EQUAL(cu.get("live"), 0);
-		EQUAL(cu.get("reserved"), 0);
+		EQUAL(soft.get("live"), 0);
+		EQUAL(soft.get("reserved"), 0);
 		OK(cu.cuDevicePrimaryCtxGetState(0, &flags, &active));
 		EQUAL(active, 0);
 		RETURNS(V_CUDA_ERROR_INVALID_CONTEXT, cu.cuDevicePrimaryCtxRelease_v2(0));
@@ -316,7 +316,7 @@ TEST(the_last_release_ends_the_context_and_all_that_is_in_it)
 		OK(cu.cuMemAlloc_v2(&a, 100));
 		/* a reset empties it and releases nothing */
 		OK(cu.cuDevicePrimaryCtxReset_v2(0));
-		EQUAL(cu.get("live"), 0);
+		EQUAL(soft.get("live"), 0);
 		OK(cu.cuMemAlloc_v2(&a, 100));
 		OK(cu.cuMemFree_v2(a));
 		OK(cu.cuDevicePrimaryCtxRelease_v2(0));
@@ -331,14 +331,14 @@ TEST(look_ups_by_name_and_version)
 	void *function, *direct;
 	CUdriverProcAddressQueryResult status;
 	start();
-	cu.set("driver_version", 13000);
+	soft.set("driver_version", 13000);
 	for (int i = 0; i < FUNCTIONS; i++) {
 		static const struct {
 			const char *symbol, *base;
 			int version;
 		} rows[] = {
 #define F(symbol, base, version, parameters) { #symbol, #base, version },
-#include "../cuda/functions.def"
+#include "../../cuda/functions.def"
 #undef F
 		};
 		direct = dlsym(library, rows[i].symbol);
@@ -355,9 +355,11 @@ TEST(look_ups_by_name_and_version)
 	/* an ABI that is older than ours by its arguments */
 	OK(cu.cuGetProcAddress_v2("cuMemAlloc", &function, 3010, 0, &status));
 	CHECK(!function);
-	/* older numbers of the same ABI */
 	OK(cu.cuGetProcAddress_v2("cuDeviceGetUuid", &function, 9020, 0, &status));
+	CHECK(function == (void *)cu.cuDeviceGetUuid);
+	OK(cu.cuGetProcAddress_v2("cuDeviceGetUuid", &function, 11040, 0, &status));
 	CHECK(function == (void *)cu.cuDeviceGetUuid_v2);
+	/* older numbers of the same ABI */
 	OK(cu.cuGetProcAddress("cuEventElapsedTime", &function, 11030, 0));
 	CHECK(function == (void *)cu.cuEventElapsedTime_v2);
 	/* unknown */
@@ -366,7 +368,7 @@ TEST(look_ups_by_name_and_version)
 	RETURNS(V_CUDA_ERROR_NOT_FOUND, cu.cuGetProcAddress_v2("cuNothing", &function, 13000, 0, NULL));
 	/* a version of the future */
 	RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuGetProcAddress_v2("cuInit", &function, 13001, 0, &status));
-	cu.set("driver_version", 12000);
+	soft.set("driver_version", 12000);
 	RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuGetProcAddress_v2("cuInit", &function, 12010, 0, &status));
 	/* per-thread default streams are asked for by a flag */
 	OK(cu.cuGetProcAddress_v2("cuMemcpyAsync", &function, 12000, 2, &status));
@@ -379,7 +381,7 @@ TEST(old_names_are_not_exported)
 	static const char *const old[] = { "cuMemAlloc", "cuMemFree", "cuMemGetInfo", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
 		                           "cuMemcpyDtoDAsync", "cuMemsetD8", "cuMemsetD16", "cuMemsetD32", "cuCtxPushCurrent", "cuCtxPopCurrent", "cuStreamDestroy",
 		                           "cuEventDestroy", "cuDeviceTotalMem", "cuMemAllocHost", "cuMemHostRegister", "cuMemHostGetDevicePointer", "cuMemGetAddressRange",
-		                           "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxSetFlags", "cuStreamBeginCapture", "cuDeviceGetUuid",
+		                           "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxSetFlags", "cuStreamBeginCapture",
 		                           "cuEventElapsedTime", "cuMemAllocAsync_ptsz", "cuMemcpy_ptds", "soft_lock", "soft_allocate" };
 	load();
 	for (unsigned i = 0; i < sizeof old / sizeof *old; i++)
@@ -393,7 +395,7 @@ TEST(names_and_texts)
 	char name[8];
 	CUuuid uuid, second;
 	load();
-	cu.set("devices", 2);
+	soft.set("devices", 2);
 	start();
 	OK(cu.cuGetErrorName((CUresult)2, &text));
 	CHECK(!strcmp(text, "CUDA_ERROR_OUT_OF_MEMORY"));
@@ -406,6 +408,8 @@ TEST(names_and_texts)
 	OK(cu.cuDeviceGetUuid_v2(&uuid, 0));
 	OK(cu.cuDeviceGetUuid_v2(&second, 1));
 	CHECK(memcmp(&uuid, &second, sizeof uuid));
+	OK(cu.cuDeviceGetUuid(&uuid, 1));
+	CHECK(!memcmp(&uuid, &second, sizeof uuid));
 	RETURNS(V_CUDA_ERROR_INVALID_DEVICE, cu.cuDeviceGetUuid_v2(&uuid, 2));
 	RETURNS(V_CUDA_ERROR_INVALID_DEVICE, cu.cuDeviceGetUuid_v2(&uuid, -1));
 }

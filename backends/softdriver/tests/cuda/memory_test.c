@@ -1,7 +1,7 @@
 /* Device memory without pools: counting, capacity, quarantine, addresses used again. */
 #include <fcntl.h>
 
-#include "harness.h"
+#include "client.h"
 
 static size_t free_bytes(void)
 {
@@ -15,7 +15,7 @@ TEST(memory_is_counted_in_granules)
 {
 	CUdeviceptr a, b;
 	load();
-	cu.set("capacity", 1 * MIB);
+	soft.set("capacity", 1 * MIB);
 	start();
 	EQUAL(free_bytes(), MIB);
 	OK(cu.cuMemAlloc_v2(&a, 1));
@@ -23,14 +23,14 @@ TEST(memory_is_counted_in_granules)
 	EQUAL(a % 512, 0);
 	EQUAL(b % 512, 0);
 	EQUAL(free_bytes(), MIB - 512 - 1024);
-	EQUAL(cu.get("live"), 2);
-	EQUAL(cu.get("in_use"), 514);
-	EQUAL(cu.get("used"), 1536);
-	EQUAL(cu.get("reserved"), 1536);
+	EQUAL(soft.get("live"), 2);
+	EQUAL(soft.get("in_use"), 514);
+	EQUAL(soft.get("used"), 1536);
+	EQUAL(soft.get("reserved"), 1536);
 	OK(cu.cuMemFree_v2(a));
 	OK(cu.cuMemFree_v2(b));
 	EQUAL(free_bytes(), MIB);
-	EQUAL(cu.get("live") + cu.get("in_use") + cu.get("used") + cu.get("reserved"), 0);
+	EQUAL(soft.get("live") + soft.get("in_use") + soft.get("used") + soft.get("reserved"), 0);
 }
 
 TEST(sizes_and_addresses_that_are_refused)
@@ -39,8 +39,8 @@ TEST(sizes_and_addresses_that_are_refused)
 	for (int quarantine = 0; quarantine < 2; quarantine++) {
 		if (!library)
 			load();
-		cu.set("quarantine", quarantine);
-		cu.set("capacity", 4 * MIB);
+		soft.set("quarantine", quarantine);
+		soft.set("capacity", 4 * MIB);
 		if (!quarantine)
 			start();
 		RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuMemAlloc_v2(&a, 0));
@@ -57,8 +57,8 @@ TEST(sizes_and_addresses_that_are_refused)
 		OK(cu.cuMemFree_v2(a));
 		RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuMemFree_v2(a));
 		OK(cu.cuMemFree_v2(b));
-		EQUAL(cu.get("live"), 0);
-		EQUAL(cu.get("sticky"), 0);
+		EQUAL(soft.get("live"), 0);
+		EQUAL(soft.get("sticky"), 0);
 	}
 }
 
@@ -66,7 +66,7 @@ TEST(a_full_device_says_so_and_serves_again)
 {
 	CUdeviceptr block[5];
 	load();
-	cu.set("capacity", 4 * MIB);
+	soft.set("capacity", 4 * MIB);
 	start();
 	for (int i = 0; i < 4; i++)
 		OK(cu.cuMemAlloc_v2(&block[i], MIB));
@@ -74,28 +74,28 @@ TEST(a_full_device_says_so_and_serves_again)
 	EQUAL(free_bytes(), 0);
 	OK(cu.cuMemFree_v2(block[2]));
 	OK(cu.cuMemAlloc_v2(&block[2], MIB));
-	EQUAL(cu.get("live"), 4);
+	EQUAL(soft.get("live"), 4);
 }
 
 TEST(capacity_and_what_others_take_can_change_while_running)
 {
 	CUdeviceptr a, b;
 	load();
-	cu.set("capacity", 4 * MIB);
+	soft.set("capacity", 4 * MIB);
 	start();
 	OK(cu.cuMemAlloc_v2(&a, 2 * MIB));
-	EQUAL(cu.set("capacity", 2 * MIB - 1), -2);
-	EQUAL(cu.get("capacity"), 4 * MIB);
-	EQUAL(cu.set("capacity", 2 * MIB), 0);
+	EQUAL(soft.set("capacity", 2 * MIB - 1), -2);
+	EQUAL(soft.get("capacity"), 4 * MIB);
+	EQUAL(soft.set("capacity", 2 * MIB), 0);
 	RETURNS(V_CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAlloc_v2(&b, 1));
-	EQUAL(cu.set("capacity.0", 8 * MIB), 0);
+	EQUAL(soft.set("capacity.0", 8 * MIB), 0);
 	EQUAL(free_bytes(), 6 * MIB);
-	EQUAL(cu.set("taken", 5 * MIB), 0);
+	EQUAL(soft.set("taken", 5 * MIB), 0);
 	EQUAL(free_bytes(), 1 * MIB);
 	RETURNS(V_CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAlloc_v2(&b, MIB + 1));
-	EQUAL(cu.set("taken", 7 * MIB), 0); /* more than is left: nothing is free, and what is held stays */
+	EQUAL(soft.set("taken", 7 * MIB), 0); /* more than is left: nothing is free, and what is held stays */
 	EQUAL(free_bytes(), 0);
-	EQUAL(cu.set("taken", 0), 0);
+	EQUAL(soft.set("taken", 0), 0);
 	OK(cu.cuMemAlloc_v2(&b, 6 * MIB));
 	OK(cu.cuMemFree_v2(a));
 	OK(cu.cuMemFree_v2(b));
@@ -108,7 +108,7 @@ TEST(the_host_may_read_and_write_live_memory)
 	start();
 	for (int quarantine = 0; quarantine < 2; quarantine++)
 		for (size_t bytes = 1; bytes <= 8 * MIB; bytes *= 8) {
-			cu.set("quarantine", quarantine);
+			soft.set("quarantine", quarantine);
 			OK(cu.cuMemAlloc_v2(&a, bytes));
 			memset((void *)(uintptr_t)a, 0x5a, bytes);
 			size_t part = bytes < sizeof back ? bytes : sizeof back;
@@ -126,9 +126,9 @@ TEST(devices_have_capacities_of_their_own_and_no_peer_access)
 	size_t available, total;
 	int count, can = 1;
 	load();
-	cu.set("devices", 2);
-	cu.set("capacity.0", 4 * MIB);
-	cu.set("capacity.1", 1 * MIB);
+	soft.set("devices", 2);
+	soft.set("capacity.0", 4 * MIB);
+	soft.set("capacity.1", 1 * MIB);
 	OK(cu.cuInit(0));
 	OK(cu.cuDeviceGetCount(&count));
 	EQUAL(count, 2);
@@ -148,9 +148,9 @@ TEST(devices_have_capacities_of_their_own_and_no_peer_access)
 	OK(cu.cuMemAlloc_v2(&a, 2 * MIB));
 	OK(cu.cuMemGetInfo_v2(&available, &total));
 	EQUAL(available, 2 * MIB);
-	EQUAL(cu.get("reserved.0"), 2 * MIB);
-	EQUAL(cu.get("reserved.1"), MIB);
-	EQUAL(cu.get("reserved"), 3 * MIB);
+	EQUAL(soft.get("reserved.0"), 2 * MIB);
+	EQUAL(soft.get("reserved.1"), MIB);
+	EQUAL(soft.get("reserved"), 3 * MIB);
 	int ordinal = -1;
 	OK(cu.cuPointerGetAttribute(&ordinal, (CUpointer_attribute)V_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, b));
 	EQUAL(ordinal, 1);
@@ -160,13 +160,13 @@ TEST(devices_have_capacities_of_their_own_and_no_peer_access)
 	OK(cu.cuCtxSynchronize());
 	EQUAL(((unsigned char *)(uintptr_t)b)[MIB - 1], 7);
 	OK(cu.cuMemFree_v2(b)); /* an address names its device */
-	EQUAL(cu.get("reserved.1"), 0);
+	EQUAL(soft.get("reserved.1"), 0);
 }
 
 TEST(no_devices)
 {
 	load();
-	cu.set("devices", 0);
+	soft.set("devices", 0);
 	RETURNS(V_CUDA_ERROR_NO_DEVICE, cu.cuInit(0));
 	int count;
 	RETURNS(V_CUDA_ERROR_NOT_INITIALIZED, cu.cuDeviceGetCount(&count));
@@ -180,7 +180,7 @@ TEST(quarantine_never_gives_an_address_twice_and_makes_it_inaccessible)
 	CUdeviceptr seen[N];
 	size_t bytes[N];
 	start();
-	EQUAL(cu.get("quarantine"), 1);
+	EQUAL(soft.get("quarantine"), 1);
 	for (int i = 0; i < N; i++) {
 		bytes[i] = i % 3 ? (size_t)(1 + i * 37) : 2 * MIB + (size_t)i;
 		OK(cu.cuMemAlloc_v2(&seen[i], bytes[i]));
@@ -190,7 +190,7 @@ TEST(quarantine_never_gives_an_address_twice_and_makes_it_inaccessible)
 		for (int j = 0; j < i; j++)
 			CHECK(seen[i] + bytes[i] <= seen[j] || seen[j] + bytes[j] <= seen[i]);
 	}
-	EQUAL(cu.get("sticky"), 0);
+	EQUAL(soft.get("sticky"), 0);
 }
 
 TEST(use_after_free_is_sticky_in_quarantine)
@@ -205,11 +205,11 @@ TEST(use_after_free_is_sticky_in_quarantine)
 	RETURNS(V_CUDA_ERROR_ILLEGAL_ADDRESS, cu.cuMemAlloc_v2(&b, 64));
 	RETURNS(V_CUDA_ERROR_ILLEGAL_ADDRESS, cu.cuDeviceGetCount(&count));
 	RETURNS(V_CUDA_ERROR_ILLEGAL_ADDRESS, cu.cuCtxSynchronize());
-	EQUAL(cu.get("sticky"), V_CUDA_ERROR_ILLEGAL_ADDRESS);
+	EQUAL(soft.get("sticky"), V_CUDA_ERROR_ILLEGAL_ADDRESS);
 	const char *name;
 	OK(cu.cuGetErrorName((CUresult)V_CUDA_ERROR_ILLEGAL_ADDRESS, &name));
 	CHECK(!strcmp(name, "CUDA_ERROR_ILLEGAL_ADDRESS"));
-	cu.reset();
+	soft.reset();
 	OK(cu.cuMemAlloc_v2(&b, 64));
 	RETURNS(V_CUDA_ERROR_ILLEGAL_ADDRESS, cu.cuMemsetD8_v2(a, 1, 8));
 }
@@ -220,7 +220,7 @@ TEST(beyond_the_end_is_an_error_and_not_sticky)
 	char host[64] = { 0 };
 	start();
 	for (int quarantine = 0; quarantine < 2; quarantine++) {
-		cu.set("quarantine", quarantine);
+		soft.set("quarantine", quarantine);
 		OK(cu.cuMemAlloc_v2(&a, 32));
 		RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuMemcpyHtoD_v2(a, host, 33));
 		RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuMemcpyHtoD_v2(a + 31, host, 2));
@@ -262,7 +262,7 @@ static CUstream copy_at_work(CUdeviceptr from, size_t bytes, unsigned char *pinn
 	CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 	pinned[bytes - 1] = 0;
 	((unsigned char *)(uintptr_t)from)[bytes - 1] = 1;
-	cu.set("copy_mib_s", 1);
+	soft.set("copy_mib_s", 1);
 	OK(cu.cuMemcpyDtoHAsync_v2(pinned, from, bytes, stream));
 	while (!peek(&pinned[bytes - 1]))
 		usleep(100);
@@ -276,27 +276,27 @@ TEST(memory_freed_under_an_operation_lives_until_the_operation_ends)
 	unsigned char *pinned;
 	start();
 	OK(cu.cuMemHostAlloc((void **)&pinned, BYTES, 0));
-	cu.set("quarantine", 0);
+	soft.set("quarantine", 0);
 	OK(cu.cuMemAlloc_v2(&a, BYTES));
 	CUstream stream = copy_at_work(a, BYTES, pinned);
 	OK(cu.cuMemFree_v2(a));
-	EQUAL(cu.get("reserved"), 0);
+	EQUAL(soft.get("reserved"), 0);
 	RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuMemFree_v2(a));
 	OK(cu.cuMemAlloc_v2(&b, BYTES));
 	CHECK(a != b);
-	cu.set("copy_mib_s", 0);
+	soft.set("copy_mib_s", 0);
 	OK(cu.cuStreamSynchronize(stream));
 	OK(cu.cuMemFree_v2(b));
 	OK(cu.cuMemAlloc_v2(&b, BYTES)); /* from now on it may be used again */
 	EQUAL(a, b);
 	OK(cu.cuMemFree_v2(b));
 
-	cu.set("quarantine", 1);
+	soft.set("quarantine", 1);
 	OK(cu.cuMemAlloc_v2(&a, BYTES));
 	stream = copy_at_work(a, BYTES, pinned);
 	OK(cu.cuMemFree_v2(a));
 	CHECK(readable(a));
-	cu.set("copy_mib_s", 0);
+	soft.set("copy_mib_s", 0);
 	RETURNS(V_CUDA_ERROR_ILLEGAL_ADDRESS, cu.cuStreamSynchronize(stream));
 	CHECK(!readable(a));
 }
@@ -326,12 +326,27 @@ TEST(what_died_in_quarantine_costs_next_to_nothing)
 }
 #endif
 
+/* Blocks that get huge pages, too: the dead ones and the guard pages between them are one mapping. */
+TEST(dead_blocks_of_every_size_join)
+{
+	start();
+	unsigned long before = mappings();
+	for (int round = 0; round < 1000; round++)
+		for (uint64_t size = 64 * 1024; size <= 4 * MIB; size *= 4) {
+			CUdeviceptr address;
+			OK(cu.cuMemAlloc_v2(&address, size));
+			*(volatile char *)(uintptr_t)address = 1;
+			OK(cu.cuMemFree_v2(address));
+		}
+	CHECK(mappings() < before + 50);
+}
+
 TEST(quarantine_stays_below_the_limit_of_mappings)
 {
 	enum { N = 100000 };
 	CUdeviceptr *block = malloc(N * sizeof *block);
 	load();
-	cu.set("capacity", 1ll << 30);
+	soft.set("capacity", 1ll << 30);
 	start();
 	unsigned long before = mappings();
 	for (int i = 0; i < N; i++) {
@@ -344,14 +359,14 @@ TEST(quarantine_stays_below_the_limit_of_mappings)
 	CHECK(mappings() < 50000);
 	for (int i = 1; i < N; i += 2)
 		EQUAL(*(int *)(uintptr_t)block[i], i);
-	EQUAL(cu.get("live"), N / 2);
+	EQUAL(soft.get("live"), N / 2);
 	CUdeviceptr large;
 	OK(cu.cuMemAlloc_v2(&large, 16 * MIB)); /* the process can still map */
 	OK(cu.cuMemFree_v2(large));
 	/* a block that had to stay mapped is dead for every call all the same */
 	char byte;
 	RETURNS(V_CUDA_ERROR_ILLEGAL_ADDRESS, cu.cuMemcpyDtoH_v2(&byte, block[N - 2], 1));
-	cu.reset();
+	soft.reset();
 	for (int i = 1; i < N; i += 2)
 		OK(cu.cuMemFree_v2(block[i]));
 	for (int i = 0; i < N; i += 97)
@@ -366,7 +381,7 @@ TEST(without_quarantine_an_address_is_used_again_at_once)
 {
 	CUdeviceptr a, b;
 	start();
-	cu.set("quarantine", 0);
+	soft.set("quarantine", 0);
 	for (size_t bytes = 1; bytes <= 64 * MIB; bytes = bytes * 3 + 5) {
 		OK(cu.cuMemAlloc_v2(&a, bytes));
 		OK(cu.cuMemFree_v2(a));
@@ -380,7 +395,7 @@ TEST(freed_neighbours_become_one)
 {
 	CUdeviceptr block[5], joined;
 	start();
-	cu.set("quarantine", 0);
+	soft.set("quarantine", 0);
 	for (int order = 0; order < 6; order++) {
 		static const int orders[6][3] = { { 1, 2, 3 }, { 1, 3, 2 }, { 2, 1, 3 }, { 2, 3, 1 }, { 3, 1, 2 }, { 3, 2, 1 } };
 		for (int i = 0; i < 5; i++) {
@@ -402,13 +417,13 @@ TEST(a_million_small_blocks)
 	enum { N = 1000000 };
 	CUdeviceptr *block = malloc(N * sizeof *block);
 	load();
-	cu.set("capacity", 4ll << 30);
-	cu.set("quarantine", 0);
+	soft.set("capacity", 4ll << 30);
+	soft.set("quarantine", 0);
 	start();
 	unsigned long before = mappings();
 	for (int i = 0; i < N; i++)
 		OK(cu.cuMemAlloc_v2(&block[i], 256 + (size_t)(i % 8) * 64));
-	EQUAL(cu.get("live"), N);
+	EQUAL(soft.get("live"), N);
 	CHECK(mappings() < before + 50);
 	CUdeviceptr base;
 	size_t bytes;
@@ -419,8 +434,8 @@ TEST(a_million_small_blocks)
 	}
 	for (int i = 0; i < N; i++)
 		OK(cu.cuMemFree_v2(block[i]));
-	EQUAL(cu.get("live"), 0);
-	EQUAL(cu.get("reserved"), 0);
+	EQUAL(soft.get("live"), 0);
+	EQUAL(soft.get("reserved"), 0);
 	free(block);
 }
 
@@ -450,13 +465,13 @@ TEST(random_history_of_allocations)
 	state = seed ? strtoull(seed, NULL, 0) : 20240611;
 	printf("     seed %llu (SOFT_TEST_SEED)\n", (unsigned long long)state);
 	load();
-	cu.set("capacity", 512 * MIB);
+	soft.set("capacity", 512 * MIB);
 	start();
 	size_t in_use = 0, used = 0, live = 0;
 	for (int step = 0; step < STEPS; step++) {
 		int i = (int)draw(SLOTS);
 		if (!draw(500))
-			cu.set("quarantine", (long long)draw(2));
+			soft.set("quarantine", (long long)draw(2));
 		if (!slot[i].address) {
 			size_t bytes = draw_size();
 			CUresult result = cu.cuMemAlloc_v2(&slot[i].address, bytes);
@@ -491,11 +506,11 @@ TEST(random_history_of_allocations)
 		}
 		if (step % 64)
 			continue;
-		EQUAL(cu.get("in_use"), in_use);
-		EQUAL(cu.get("used"), used);
-		EQUAL(cu.get("reserved"), used);
-		EQUAL(cu.get("live"), live);
+		EQUAL(soft.get("in_use"), in_use);
+		EQUAL(soft.get("used"), used);
+		EQUAL(soft.get("reserved"), used);
+		EQUAL(soft.get("live"), live);
 		EQUAL(free_bytes(), 512 * MIB - used);
 	}
-	EQUAL(cu.get("sticky"), 0);
+	EQUAL(soft.get("sticky"), 0);
 }

@@ -2,7 +2,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "harness.h"
+#include "client.h"
 
 TEST(every_copy_moves_just_its_bytes)
 {
@@ -140,7 +140,7 @@ TEST(pageable_copies_return_late_or_early)
 	start();
 	CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 	OK(cu.cuMemAlloc_v2(&a, 8192));
-	EQUAL(cu.get("pageable"), 0);
+	EQUAL(soft.get("pageable"), 0);
 	/* late: the call ends with the copy */
 	OK(cu.cuMemsetD8Async(a, 4, 8192, stream));
 	close_gate(&gate, stream);
@@ -150,7 +150,7 @@ TEST(pageable_copies_return_late_or_early)
 	EQUAL(host[8191], 4);
 	CHECK(!pthread_join(thread, NULL));
 	/* early: the source was put aside, the target comes by the time of a synchronise */
-	cu.set("pageable", 1);
+	soft.set("pageable", 1);
 	close_gate(&gate, stream);
 	memset(host, 5, 8192);
 	OK(cu.cuMemcpyHtoDAsync_v2(a, host, 8192, stream));
@@ -178,7 +178,7 @@ TEST(copies_can_be_slowed_down)
 	memset(host, 1, 4 * MIB);
 	start();
 	OK(cu.cuMemAlloc_v2(&a, 4 * MIB));
-	cu.set("copy_mib_s", 80);
+	soft.set("copy_mib_s", 80);
 	clock_gettime(CLOCK_MONOTONIC, &from);
 	OK(cu.cuMemcpyHtoD_v2(a, host, 4 * MIB));
 	clock_gettime(CLOCK_MONOTONIC, &to);
@@ -260,7 +260,7 @@ TEST(facts_about_pointers)
 	OK(cu.cuPointerGetAttribute(&id, (CUpointer_attribute)V_CU_POINTER_ATTRIBUTE_BUFFER_ID, a));
 	OK(cu.cuMemFreeAsync(a, NULL));
 	RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuPointerGetAttribute(&id, (CUpointer_attribute)V_CU_POINTER_ATTRIBUTE_BUFFER_ID, a));
-	cu.set("quarantine", 0);
+	soft.set("quarantine", 0);
 	for (int i = 0; i < 3; i++) {
 		OK(cu.cuMemAlloc_v2(&a, 1000));
 		OK(cu.cuPointerGetAttribute(&other, (CUpointer_attribute)V_CU_POINTER_ATTRIBUTE_BUFFER_ID, a));

@@ -1,5 +1,5 @@
 /* Stream-ordered pools: what may be used again when, and when memory goes back to the system. */
-#include "harness.h"
+#include "client.h"
 
 static CUmemoryPool default_pool(void)
 {
@@ -47,7 +47,7 @@ TEST(a_freed_block_serves_the_same_stream_at_once)
 	for (int quarantine = 0; quarantine < 2; quarantine++) {
 		if (!library)
 			start();
-		cu.set("quarantine", quarantine);
+		soft.set("quarantine", quarantine);
 		CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 		CUmemoryPool pool = new_pool(0);
 		keep_all(pool);
@@ -80,7 +80,7 @@ TEST(work_queued_before_an_ordered_free_still_finds_its_memory)
 	CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 	OK(cu.cuMemHostAlloc((void **)&host, 4096, 0));
 	for (int quarantine = 0; quarantine < 2; quarantine++) {
-		cu.set("quarantine", quarantine);
+		soft.set("quarantine", quarantine);
 		memset(host, 0, 4096);
 		OK(cu.cuMemAllocAsync(&a, 4096, stream));
 		close_gate(&gate, stream);
@@ -102,7 +102,7 @@ TEST(another_stream_gets_a_freed_block_by_the_three_rules_only)
 	CUevent event;
 	struct gate gate;
 	load();
-	cu.set("capacity", 3 * MIB);
+	soft.set("capacity", 3 * MIB);
 	start();
 	CUstream one = new_stream(V_CU_STREAM_NON_BLOCKING), two = new_stream(V_CU_STREAM_NON_BLOCKING);
 	OK(cu.cuEventCreate(&event, V_CU_EVENT_DISABLE_TIMING));
@@ -154,7 +154,7 @@ TEST(kept_pieces_are_joined_and_split)
 	CUdeviceptr a[4], b, c;
 	start();
 	for (int quarantine = 0; quarantine < 2; quarantine++) {
-		cu.set("quarantine", quarantine);
+		soft.set("quarantine", quarantine);
 		CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 		CUmemoryPool pool = new_pool(0);
 		keep_all(pool);
@@ -179,7 +179,7 @@ TEST(kept_pieces_are_joined_and_split)
 		OK(cu.cuMemPoolDestroy(pool));
 		OK(cu.cuStreamDestroy_v2(stream));
 	}
-	EQUAL(cu.get("reserved"), 0);
+	EQUAL(soft.get("reserved"), 0);
 }
 
 TEST(a_joined_block_does_not_get_an_address_that_queued_work_still_uses)
@@ -187,7 +187,7 @@ TEST(a_joined_block_does_not_get_an_address_that_queued_work_still_uses)
 	CUdeviceptr a, b, c;
 	struct gate gate;
 	start();
-	cu.set("quarantine", 0);
+	soft.set("quarantine", 0);
 	CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 	CUmemoryPool pool = new_pool(0);
 	keep_all(pool);
@@ -209,7 +209,7 @@ TEST(a_synchronise_returns_what_is_above_the_threshold)
 	CUdeviceptr a[4];
 	size_t available, total;
 	load();
-	cu.set("capacity", 8 * MIB);
+	soft.set("capacity", 8 * MIB);
 	start();
 	CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 	CUmemoryPool pool = default_pool();
@@ -233,7 +233,7 @@ TEST(a_synchronise_returns_what_is_above_the_threshold)
 		OK(cu.cuMemGetInfo_v2(&available, &total));
 		EQUAL(available, 8 * MIB - (keep > 4 * MIB ? 4 * MIB : keep));
 	}
-	cu.set("ignore_threshold", 1);
+	soft.set("ignore_threshold", 1);
 	OK(cu.cuStreamSynchronize(stream));
 	EQUAL(reserved(pool), 0);
 }
@@ -292,7 +292,7 @@ TEST(out_of_memory_though_the_pool_has_free_blocks)
 {
 	CUdeviceptr a, b;
 	load();
-	cu.set("capacity", 4 * MIB);
+	soft.set("capacity", 4 * MIB);
 	start();
 	CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 	CUmemoryPool pool = default_pool(), other = new_pool(0);
@@ -371,9 +371,9 @@ TEST(a_destroyed_pool_ends_with_its_last_block)
 	RETURNS(V_CUDA_ERROR_INVALID_HANDLE, cu.cuMemPoolTrimTo(pool, 0));
 	RETURNS(V_CUDA_ERROR_INVALID_HANDLE, cu.cuMemAllocFromPoolAsync(&a, 1, pool, stream));
 	*(char *)(uintptr_t)b = 1; /* still the client's */
-	EQUAL(cu.get("reserved"), MIB);
+	EQUAL(soft.get("reserved"), MIB);
 	OK(cu.cuMemFreeAsync(b, stream));
-	EQUAL(cu.get("reserved"), 0);
+	EQUAL(soft.get("reserved"), 0);
 }
 
 TEST(devices_without_pools)
@@ -383,7 +383,7 @@ TEST(devices_without_pools)
 	CUmemPoolProps props;
 	int supported;
 	load();
-	cu.set("pools", 0);
+	soft.set("pools", 0);
 	start();
 	memset(&props, 0, sizeof props);
 	props.allocType = props.location.type = 1;
@@ -403,11 +403,11 @@ TEST(the_two_ways_to_free_fit_both_ways_to_allocate)
 	struct gate gate;
 	start();
 	for (int quarantine = 0; quarantine < 2; quarantine++) {
-		cu.set("quarantine", quarantine);
+		soft.set("quarantine", quarantine);
 		CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 		OK(cu.cuMemAllocAsync(&a, MIB, stream));
 		OK(cu.cuMemFree_v2(a)); /* no synchronise: the pool still reserves it */
-		EQUAL(cu.get("live"), 0);
+		EQUAL(soft.get("live"), 0);
 		EQUAL(reserved(default_pool()), MIB);
 		OK(cu.cuCtxSynchronize());
 		EQUAL(reserved(default_pool()), 0);
@@ -416,13 +416,13 @@ TEST(the_two_ways_to_free_fit_both_ways_to_allocate)
 		OK(cu.cuMemsetD8Async(a, 1, MIB, stream));
 		OK(cu.cuMemFreeAsync(a, stream)); /* in stream order */
 		CHECK(readable(a));
-		EQUAL(cu.get("reserved"), MIB);
+		EQUAL(soft.get("reserved"), MIB);
 		open_gate(&gate);
 		OK(cu.cuStreamSynchronize(stream));
-		EQUAL(cu.get("reserved"), 0);
+		EQUAL(soft.get("reserved"), 0);
 		OK(cu.cuMemAlloc_v2(&a, MIB));
 		OK(cu.cuMemFreeAsync(a, stream)); /* nothing before it: at once */
-		EQUAL(cu.get("reserved"), 0);
+		EQUAL(soft.get("reserved"), 0);
 	}
 }
 
@@ -447,7 +447,7 @@ TEST(what_a_pool_can_be)
 	CUmemAccess_flags access;
 	CUmemLocation location;
 	load();
-	cu.set("devices", 2);
+	soft.set("devices", 2);
 	start();
 	memset(&props, 0, sizeof props);
 	RETURNS(V_CUDA_ERROR_NOT_SUPPORTED, cu.cuMemPoolCreate(&pool, &props));
@@ -488,8 +488,8 @@ TEST(random_history_of_a_pool)
 	uint64_t state = 7;
 	CUstream stream[STREAMS];
 	load();
-	cu.set("capacity", 64 * MIB);
-	cu.set("jitter_us", 20);
+	soft.set("capacity", 64 * MIB);
+	soft.set("jitter_us", 20);
 	start();
 	CUmemoryPool pool = new_pool(0);
 	for (int i = 0; i < STREAMS; i++)
@@ -503,7 +503,7 @@ TEST(random_history_of_a_pool)
 		int i = (int)(dice % SLOTS), s = (int)(dice / SLOTS % STREAMS);
 		size_t bytes = 1 + dice / 512 % (1ull << (dice / 16 % 22));
 		if (step % 997 == 0)
-			cu.set("quarantine", step / 997 % 2);
+			soft.set("quarantine", step / 997 % 2);
 		if (step % 501 == 0)
 			set_attribute(pool, V_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, step / 501 % 2 ? 8 * MIB : UINT64_MAX);
 		if (!slot[i].address) {
@@ -532,9 +532,9 @@ TEST(random_history_of_a_pool)
 			in_use -= slot[i].bytes;
 			slot[i].address = 0;
 		}
-		EQUAL(cu.get("in_use"), in_use);
+		EQUAL(soft.get("in_use"), in_use);
 		CHECK(used(pool) >= in_use && used(pool) <= reserved(pool) && reserved(pool) <= 64 * MIB);
-		EQUAL(reserved(pool), cu.get("reserved"));
+		EQUAL(reserved(pool), soft.get("reserved"));
 	}
 	for (int i = 0; i < SLOTS; i++)
 		if (slot[i].address)
@@ -543,5 +543,5 @@ TEST(random_history_of_a_pool)
 	OK(cu.cuMemPoolTrimTo(pool, 0));
 	EQUAL(reserved(pool), 0);
 	EQUAL(used(pool), 0);
-	EQUAL(cu.get("live"), 0);
+	EQUAL(soft.get("live"), 0);
 }

@@ -1,8 +1,8 @@
-/* Streams, events, capture, threads. */
+/* Streams, events, threads. */
 #include <stdatomic.h>
 #include <time.h>
 
-#include "harness.h"
+#include "client.h"
 
 TEST(work_is_asynchronous_and_in_order)
 {
@@ -195,7 +195,7 @@ TEST(delays_hold_up_the_stream_and_not_the_caller)
 	start();
 	CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING);
 	OK(cu.cuMemAlloc_v2(&a, 64));
-	cu.set("delay_us", 20000);
+	soft.set("delay_us", 20000);
 	clock_gettime(CLOCK_MONOTONIC, &from);
 	for (int i = 0; i < 5; i++)
 		OK(cu.cuMemsetD8Async(a, 1, 64, stream));
@@ -203,58 +203,7 @@ TEST(delays_hold_up_the_stream_and_not_the_caller)
 	OK(cu.cuStreamSynchronize(stream));
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	CHECK((to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6 >= 100); /* sleeps never end early */
-	cu.set("delay_us", 0);
-}
-
-/* ---- capture ---- */
-
-TEST(a_stream_that_is_captured)
-{
-	CUdeviceptr a;
-	CUgraph graph;
-	CUstreamCaptureStatus status;
-	void *host;
-	start();
-	CUstream stream = new_stream(V_CU_STREAM_NON_BLOCKING), other = new_stream(V_CU_STREAM_NON_BLOCKING);
-	OK(cu.cuMemAlloc_v2(&a, 64));
-	OK(cu.cuStreamIsCapturing(stream, &status));
-	EQUAL(status, V_CU_STREAM_CAPTURE_STATUS_NONE);
-	RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuStreamEndCapture(stream, &graph));
-	RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuStreamBeginCapture_v2(NULL, (CUstreamCaptureMode)0));
-	/* an empty capture */
-	OK(cu.cuStreamBeginCapture_v2(stream, (CUstreamCaptureMode)V_CU_STREAM_CAPTURE_MODE_RELAXED));
-	OK(cu.cuStreamIsCapturing(stream, &status));
-	EQUAL(status, V_CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	OK(cu.cuMemsetD8Async(a, 1, 64, other)); /* relaxed: others go on */
-	OK(cu.cuMemAllocHost_v2(&host, 64));
-	OK(cu.cuStreamEndCapture(stream, &graph));
-	CHECK(graph);
-	OK(cu.cuGraphDestroy(graph));
-	RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuGraphDestroy(graph));
-	/* what is not allowed says so, and breaks it */
-	for (int way = 0; way < 6; way++) {
-		OK(cu.cuStreamBeginCapture_v2(stream, (CUstreamCaptureMode)V_CU_STREAM_CAPTURE_MODE_GLOBAL));
-		switch (way) {
-		case 0: RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuStreamSynchronize(stream)); break;
-		case 1: RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuCtxSynchronize()); break;
-		case 2: RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuMemAlloc_v2(&a, 64)); break;
-		case 3: RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuMemcpyHtoDAsync_v2(a, host, 64, stream)); break;
-		case 4: RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuMemFreeHost(host)); break;
-		case 5: RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuStreamQuery(stream)); break;
-		}
-		OK(cu.cuStreamIsCapturing(stream, &status));
-		EQUAL(status, V_CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-		RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cu.cuStreamSynchronize(stream));
-		RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cu.cuStreamEndCapture(stream, &graph));
-		OK(cu.cuStreamSynchronize(stream));
-	}
-	/* the legacy stream would have to wait for a blocking stream under capture */
-	CUstream blocking = new_stream(0);
-	OK(cu.cuStreamBeginCapture_v2(blocking, (CUstreamCaptureMode)V_CU_STREAM_CAPTURE_MODE_RELAXED));
-	RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cu.cuMemsetD8_v2(a, 1, 64));
-	OK(cu.cuStreamDestroy_v2(blocking)); /* and a capture ends with its stream */
-	OK(cu.cuMemsetD8_v2(a, 1, 64));
-	OK(cu.cuMemFreeHost(host));
+	soft.set("delay_us", 0);
 }
 
 /* ---- threads ---- */
@@ -309,16 +258,16 @@ TEST(threads)
 	pthread_t threads[THREADS];
 	start();
 	for (int mode = 0; mode < 4; mode++) {
-		cu.set("quarantine", mode & 1);
-		cu.set("pageable", mode >> 1);
-		cu.set("jitter_us", mode == 3 ? 30 : 0);
+		soft.set("quarantine", mode & 1);
+		soft.set("pageable", mode >> 1);
+		soft.set("jitter_us", mode == 3 ? 30 : 0);
 		for (uintptr_t i = 0; i < THREADS; i++)
 			CHECK(!pthread_create(&threads[i], NULL, storm, (void *)i));
 		for (int i = 0; i < THREADS; i++)
 			CHECK(!pthread_join(threads[i], NULL));
 		OK(cu.cuCtxSynchronize());
-		EQUAL(cu.get("live"), 0);
-		EQUAL(cu.get("sticky"), 0);
-		EQUAL(cu.get("reserved"), 0);
+		EQUAL(soft.get("live"), 0);
+		EQUAL(soft.get("sticky"), 0);
+		EQUAL(soft.get("reserved"), 0);
 	}
 }
