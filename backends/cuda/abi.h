@@ -19,6 +19,7 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef int CUdevice_attribute;
 typedef int CUmemPool_attribute;
 typedef int CUstreamCaptureStatus;
+typedef int CUstreamCaptureMode;
 typedef struct { char bytes[16]; } CUuuid;
 typedef struct { int type, id; } CUmemLocation;
 typedef struct {
@@ -69,6 +70,7 @@ typedef struct {
 	V(TMC_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1) \
 	V(TMC_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING, 2) \
 	V(TMC_CAPTURE_STATUS_NONE, CU_STREAM_CAPTURE_STATUS_NONE, 0) \
+	V(TMC_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED, 2) \
 	V(TMC_ALLOCATION_TYPE_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED, 1) \
 	V(TMC_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE, 1) \
 	V(TMC_POOL_RELEASE_THRESHOLD, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4) \

@@ -10,24 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// headerFolders finds the vendor's headers. They are not in the repository; the software driver's own check fetches them.
-func headerFolders(t *testing.T) []string {
-	t.Helper()
-	if named := os.Getenv("TACK_MEMORY_CUDA_HEADERS"); named != "" {
-		return filepath.SplitList(named)
-	}
-	found, err := filepath.Glob("../../build/softdriver/headers/*/nvidia/*/include/cuda.h")
-	require.NoError(t, err)
-	if len(found) == 0 {
-		t.Skip("no header of the vendor here: name folders in TACK_MEMORY_CUDA_HEADERS, or run: make -C backends/softdriver check")
-	}
-	for i, file := range found {
-		found[i] = filepath.Dir(file)
-	}
-	return found
-}
+	"github.com/tack-memory/tack-memory/tests/go/soft"
+)
 
 // compile checks a C file against a folder of headers, and returns what the compiler says.
 func compile(headers, symbols, file string, more ...string) (string, error) {
@@ -40,10 +25,10 @@ func compile(headers, symbols, file string, more ...string) (string, error) {
 func TestABI(t *testing.T) {
 	symbols, err := filepath.Abs("symbols.def")
 	require.NoError(t, err)
-	for _, headers := range headerFolders(t) {
+	for _, headers := range soft.HeaderFolders(t, "cuda", "TACK_MEMORY_CUDA_HEADERS", "12/nvidia/*/include", "13/nvidia/*/include") {
 		output, err := compile(headers, symbols, "testdata/abi.c")
 		assert.NoError(t, err, "%s: %s", headers, output)
-		for _, file := range []string{"library.c", "device.c", "memory.c", "copy.c"} {
+		for _, file := range []string{"library.c", "adapter.c"} {
 			output, err := compile(headers, symbols, file, "-D__CUDA_API_VERSION_INTERNAL=1", "-DTMC_VENDOR_HEADER=<cuda.h>")
 			assert.NoError(t, err, "%s: %s: %s", headers, file, output)
 		}

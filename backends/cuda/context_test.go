@@ -10,7 +10,7 @@ import (
 
 	"github.com/tack-memory/tack-memory/backends/cuda"
 	"github.com/tack-memory/tack-memory/gomem"
-	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
 // onContext runs f on one thread with the device's primary context current, as a host framework does.
@@ -26,7 +26,7 @@ func onContext(t testing.TB, r *rig, f func()) {
 }
 
 // onBareThread runs f on one thread without a current context, and leaves it so: a lost driver takes no context off a thread.
-func onBareThread(h *simcuda.Host, f func()) {
+func onBareThread(h *soft.Host, f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	clean := func() {
@@ -97,7 +97,7 @@ var operations = []operation{
 func newScene(t testing.TB, r *rig) *scene {
 	t.Helper()
 	s := &scene{rig: r}
-	s.memory, _ = simcuda.Bytes(t, blockBytes)
+	s.memory, _ = soft.Bytes(t, blockBytes)
 	s.a, s.b = r.allocate(blockBytes), r.allocate(blockBytes)
 	onContext(t, r, func() {
 		s.context = r.host.Ask("cuCtxGetCurrent")
@@ -122,7 +122,7 @@ func (s *scene) clear() {
 }
 
 // host0 is the rig's other user of the driver (scene.host is memory).
-func (r *rig) host0() *simcuda.Host { return r.host }
+func (r *rig) host0() *soft.Host { return r.host }
 
 // TestContextOfTheCallerIsKept: whatever context the calling thread has, each method leaves it, and the depth of its stack, as they were.
 func TestContextOfTheCallerIsKept(t *testing.T) {
@@ -234,7 +234,7 @@ func TestJoin(t *testing.T) {
 		}
 		require.NoError(t, r.driver.Join(0, stream))
 		require.NoError(t, r.driver.Join(stream, stream))
-		host, pointer := simcuda.Bytes(t, blockBytes)
+		host, pointer := soft.Bytes(t, blockBytes)
 		r.host.Must("cuMemcpyDtoHAsync_v2", uint64(uintptr(pointer)), a, blockBytes, stream)
 		r.host.Must("cuStreamSynchronize", stream)
 		assert.Equal(t, byte(13), host[0], "the host's copy waits for our work")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tack-memory/tack-memory/backends/cuda"
 	"github.com/tack-memory/tack-memory/gomem"
-	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
 func TestContentsGoOutAndIn(t *testing.T) {
@@ -128,33 +128,6 @@ func TestTrimWaits(t *testing.T) {
 	released, err := r.driver.Trim()
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, released, uint64(10<<20))
-}
-
-// TestForeignPool: what a host framework's own pool keeps is cached memory, too, since adopted memory goes back to it.
-func TestForeignPool(t *testing.T) {
-	r := open(t, settings{"pools": 1}, 0)
-	r.free(r.allocate(1), 1)
-	require.NoError(t, r.driver.Synchronize())
-	_, err := r.driver.Trim()
-	require.NoError(t, err)
-	pool := r.host.Ask("cuDeviceGetMemPool", 0)
-	threshold := ^uint64(0)
-	words, pointer := simcuda.Bytes(t, 8)
-	for i := range words {
-		words[i] = byte(threshold >> (8 * i))
-	}
-	r.host.Must("cuMemPoolSetAttribute", pool, 4, uint64(uintptr(pointer)))
-	onContext(t, r, func() {
-		a := r.host.Ask("cuMemAllocAsync", 8<<20, r.driver.Stream())
-		require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 8 << 20, How: gomem.HowCUDAAsync}))
-	})
-	require.NoError(t, r.driver.Synchronize())
-	memory, err := r.driver.Memory()
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, memory.Cached, int64(8<<20))
-	released, err := r.driver.Trim()
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, released, uint64(8<<20))
 }
 
 func TestOutOfMemory(t *testing.T) {
@@ -364,7 +337,7 @@ func TestManyThreads(t *testing.T) {
 	inAllModes(t, func(t *testing.T, r *rig) {
 		var group sync.WaitGroup
 		for worker := range 4 {
-			host, pointer := simcuda.Bytes(t, 10_000)
+			host, pointer := soft.Bytes(t, 10_000)
 			group.Go(func() {
 				for i := range 40 {
 					n := uint64(1 + (i*997+worker*31)%10_000)

@@ -1,11 +1,8 @@
 package cuda_test
 
 import (
-	"cmp"
 	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,7 +12,7 @@ import (
 	"github.com/tack-memory/tack-memory/backends/cuda"
 	"github.com/tack-memory/tack-memory/backends/dl"
 	"github.com/tack-memory/tack-memory/gomem"
-	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
 func TestSymbolsAreExportedNames(t *testing.T) {
@@ -32,9 +29,7 @@ func TestSymbolsAreExportedNames(t *testing.T) {
 		"cuCtxPopCurrent", "cuEventDestroy", "cuStreamDestroy", "cuDeviceTotalMem", "cuDevicePrimaryCtxRelease"} {
 		assert.False(t, seen[name], "%s is a legacy name", name)
 	}
-	for _, missing := range library.Missing() {
-		assert.Equal(t, "cuDeviceGetUuid", missing.Name, "the software driver has every other function")
-	}
+	assert.Empty(t, library.Missing(), "the software driver has every function")
 }
 
 func TestCandidates(t *testing.T) {
@@ -83,7 +78,7 @@ func TestOlderDrivers(t *testing.T) {
 		{11010, true, []string{"MIG", "pools"}},
 		{10020, false, nil},
 	} {
-		library, err := cuda.Load(olderLoader{dl.System, c.newest}, []dl.Candidate{{Name: simcuda.Fresh(t)}})
+		library, err := cuda.Load(olderLoader{dl.System, c.newest}, []dl.Candidate{{Name: soft.Fresh(t, soft.CUDA)}})
 		if !c.loads {
 			var missing *dl.MissingError
 			require.ErrorAs(t, err, &missing, "version %d", c.newest)
@@ -112,41 +107,94 @@ func TestOlderDrivers(t *testing.T) {
 	}
 }
 
-// patched is the software driver with some functions taken from C that a test brings along, and others hidden.
-type patched struct {
+// withoutSymbol hides one function.
+type withoutSymbol struct {
 	dl.Loader
-	extra  *dl.Library
-	hidden string
+	name string
 }
 
-func (l patched) Lookup(library dl.Handle, name string) uintptr {
-	if name == l.hidden {
+func (l withoutSymbol) Lookup(library dl.Handle, name string) uintptr {
+	if name == l.name {
 		return 0
-	}
-	if address := l.extra.Lookup(name); address != 0 {
-		return address
 	}
 	return l.Loader.Lookup(library, name)
 }
 
-// compileC builds a library from a few lines of C.
-func compileC(t *testing.T, code string) *dl.Library {
-	t.Helper()
-	folder := t.TempDir()
-	source, file := filepath.Join(folder, "extra.c"), filepath.Join(folder, "libextra.so")
-	require.NoError(t, os.WriteFile(source, []byte(code), 0o600))
-	output, err := exec.Command(cmp.Or(os.Getenv("CC"), "cc"), "-shared", "-fPIC", "-o", file, source).CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	extra, err := dl.Open(dl.System, []dl.Candidate{{Name: file}}, nil)
+// TestEachMissingSymbol hides each function alone: a required one is an error that names it, any other switches off what needs it, which is named,
+// and all else works.
+func TestEachMissingSymbol(t *testing.T) {
+	for _, symbol := range cuda.Symbols {
+		t.Run(symbol.Name, func(t *testing.T) {
+			library, err := cuda.Load(withoutSymbol{dl.System, symbol.Name}, []dl.Candidate{{Name: soft.Fresh(t, soft.CUDA)}})
+			if symbol.Required {
+				var missing *dl.MissingError
+				require.ErrorAs(t, err, &missing)
+				assert.ErrorContains(t, err, symbol.Name)
+				return
+			}
+			require.NoError(t, err)
+			require.Len(t, library.Missing(), 1)
+			assert.Equal(t, symbol.Name, library.Missing()[0].Name)
+			driver, err := library.Open("cuda:0", 0)
+			require.NoError(t, err)
+			pools := !strings.Contains(symbol.Feature, "pools")
+			assert.Equal(t, pools, driver.Facts().Pools)
+			assert.Equal(t, pools, driver.CanFree(gomem.HowCUDAAsync))
+			assert.True(t, driver.CanFree(gomem.HowCUDA))
+			assert.NotEmpty(t, driver.Facts().UUID, "one of the two calls is enough")
+			r := &rig{t: t, driver: driver, software: library.Software()}
+			a := r.allocate(1000)
+			r.write(a, noise(1000, 1))
+			assert.Equal(t, noise(1000, 1), r.read(a, 1000))
+			r.free(a, 1000)
+			r.requireEmpty()
+			big := r.allocate(capacity - 1<<20)
+			_, err = driver.Allocate(capacity - 1<<20)
+			var failed *gomem.DriverError
+			require.ErrorAs(t, err, &failed)
+			assert.ErrorIs(t, err, gomem.ErrOutOfMemory)
+			assert.Equal(t, symbol.Name != "cuGetErrorName", failed.Name == "CUDA_ERROR_OUT_OF_MEMORY")
+			r.free(big, capacity-1<<20)
+			require.NoError(t, driver.Close())
+		})
+	}
+}
+
+// TestStubIsPassedOver: the toolkit's stub, which only serves to link programs, is not the end where the driver's own library is found, too.
+func TestStubIsPassedOver(t *testing.T) {
+	const stub = 34 // CUDA_ERROR_STUB_LIBRARY
+	first, second := soft.Fresh(t, soft.CUDA), soft.Fresh(t, soft.CUDA)
+	software := load(t, first).Software()
+	require.NoError(t, software.Fail("cuInit", 1, stub))
+	library, err := cuda.Load(dl.System, []dl.Candidate{{Name: "/nowhere/libcuda.so.1"}, {Name: first}, {Name: second}})
 	require.NoError(t, err)
-	return extra
+	assert.Equal(t, second, library.Path())
+	count, err := library.Count()
+	require.NoError(t, err)
+	assert.Equal(t, 2, count)
+
+	// Where it is all that there is, it is what the error is about.
+	require.NoError(t, software.Fail("cuInit", 1, stub))
+	library, err = cuda.Load(dl.System, []dl.Candidate{{Name: first}, {Name: "/nowhere/libcuda.so.1"}})
+	require.NoError(t, err)
+	assert.Equal(t, first, library.Path())
+	require.NoError(t, software.Fail("cuInit", 1, stub))
+	_, err = library.Count()
+	assert.ErrorContains(t, err, "stub")
+
+	// Another failure is final: a second driver beside one that is broken would only hide it.
+	third := soft.Fresh(t, soft.CUDA)
+	require.NoError(t, load(t, third).Software().Fail("cuInit", 1, 999))
+	library, err = cuda.Load(dl.System, []dl.Candidate{{Name: third}, {Name: second}})
+	require.NoError(t, err)
+	assert.Equal(t, third, library.Path())
 }
 
 // TestPartition: the newer call tells a MIG instance's UUID, the older one always the whole GPU's.
 func TestPartition(t *testing.T) {
-	extra := compileC(t, "int cuDeviceGetUuid(char *uuid, int device) { for (int i = 0; i < 16; i++) uuid[i] = 0x10 + i; return device < 0; }\n")
+	extra := soft.Compile(t, "int cuDeviceGetUuid(char *uuid, int device) { for (int i = 0; i < 16; i++) uuid[i] = 0x10 + i; return device < 0; }\n")
 	for hidden, want := range map[string]string{"": "^MIG-736f6674-", "cuDeviceGetUuid_v2": "^GPU-10111213-1415-1617-1819-1a1b1c1d1e1f$"} {
-		library, err := cuda.Load(patched{dl.System, extra, hidden}, []dl.Candidate{{Name: simcuda.Library(t)}})
+		library, err := cuda.Load(soft.Patched{Loader: dl.System, Extra: extra, Hidden: hidden}, []dl.Candidate{{Name: soft.Library(t, soft.CUDA)}})
 		require.NoError(t, err)
 		facts, err := library.Facts("cuda:0", 0)
 		require.NoError(t, err)
@@ -154,18 +202,65 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// TestUUID: a call that fails leaves the device without a UUID, or with what the other call tells, unless the device is lost.
+func TestUUID(t *testing.T) {
+	const lost = 719 // CUDA_ERROR_LAUNCH_FAILED
+	library, software := library(t)
+	for _, c := range []struct {
+		newer, older int // codes
+		want         string
+		fails        bool
+	}{{0, 0, "^GPU-736f6674-", false}, {999, 0, "^GPU-736f6674-", false}, {0, 801, "^GPU-736f6674-", false}, {801, 999, "^$", false}, {lost, 0, "", true}, {0, lost, "", true}} {
+		software.Reset()
+		for function, code := range map[string]int{"cuDeviceGetUuid_v2": c.newer, "cuDeviceGetUuid": c.older} {
+			if code != 0 {
+				require.NoError(t, software.Fail(function, 1, code))
+			}
+		}
+		facts, err := library.Facts("cuda:0", 0)
+		if c.fails {
+			assert.ErrorIs(t, err, gomem.ErrLost)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Regexp(t, c.want, facts.UUID)
+	}
+	software.Reset()
+}
+
+// TestPoolsNotAllowed: without pools a device works with the plain calls alone.
+func TestPoolsNotAllowed(t *testing.T) {
+	library, err := cuda.Load(dl.System, []dl.Candidate{{Name: soft.Fresh(t, soft.CUDA)}})
+	require.NoError(t, err)
+	library.AllowPools(false)
+	driver, err := library.Open("cuda:0", 0)
+	require.NoError(t, err)
+	assert.False(t, driver.Facts().Pools)
+	r := &rig{t: t, driver: driver, software: library.Software()}
+	r.free(r.allocate(1000), 1000)
+	require.NoError(t, driver.Close())
+	assert.Positive(t, library.Software().Calls("cuMemAlloc_v2"))
+	for _, function := range []string{"cuMemPoolCreate", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemPoolTrimTo"} {
+		assert.Zero(t, library.Software().Calls(function), function)
+	}
+	library.AllowPools(true)
+	facts, err := library.Facts("cuda:0", 0)
+	require.NoError(t, err)
+	assert.True(t, facts.Pools)
+}
+
 // TestContextThatCannotBePutBack: who cannot leave the thread as it was reports that, and keeps no memory that the caller does not get.
 func TestContextThatCannotBePutBack(t *testing.T) {
-	extra := compileC(t, "int cuCtxPopCurrent_v2(void **context) { return 999; }\nint cuCtxSetCurrent(void *context) { return 999; }\n")
+	extra := soft.Compile(t, "int cuCtxPopCurrent_v2(void **context) { return 999; }\nint cuCtxSetCurrent(void *context) { return 999; }\n")
 	_, software := library(t)
 	software.Reset()
 	require.NoError(t, software.Set("pools", 0))
 	defer software.Reset()
-	library, err := cuda.Load(patched{dl.System, extra, ""}, []dl.Candidate{{Name: simcuda.Library(t)}})
+	library, err := cuda.Load(soft.Patched{Loader: dl.System, Extra: extra, Hidden: ""}, []dl.Candidate{{Name: soft.Library(t, soft.CUDA)}})
 	require.NoError(t, err)
 	driver, err := library.Open("sim:0", 0)
 	require.NoError(t, err)
-	host := simcuda.NewHost(t, simcuda.Library(t))
+	host := soft.NewHost(t, soft.Library(t, soft.CUDA))
 	onBareThread(host, func() {
 		clean := func() {
 			for host.Ask("cuCtxGetCurrent") != 0 {
@@ -202,7 +297,7 @@ func TestContextThatCannotBePutBack(t *testing.T) {
 
 func TestStartFailures(t *testing.T) {
 	for code, advice := range map[int]string{34: "stub", 802: "fabricmanager", 803: "kernel", 999: "nvidia-smi", 3: "fork", 17: ""} {
-		library := load(t, simcuda.Fresh(t))
+		library := load(t, soft.Fresh(t, soft.CUDA))
 		software := library.Software()
 		require.NoError(t, software.Fail("cuInit", 1, code))
 		_, err := library.Count()
@@ -227,13 +322,13 @@ func TestStartFailures(t *testing.T) {
 // TestNoDevice: a library that loads but reports no device is no error, by whichever call it says so.
 func TestNoDevice(t *testing.T) {
 	for _, function := range []string{"cuInit", "cuDeviceGetCount"} {
-		library := load(t, simcuda.Fresh(t))
+		library := load(t, soft.Fresh(t, soft.CUDA))
 		require.NoError(t, library.Software().Fail(function, 1, 100))
 		count, err := library.Count()
 		require.NoError(t, err)
 		assert.Zero(t, count)
 	}
-	library := load(t, simcuda.Fresh(t))
+	library := load(t, soft.Fresh(t, soft.CUDA))
 	require.NoError(t, library.Software().Set("devices", 0))
 	count, err := library.Count()
 	require.NoError(t, err)
@@ -261,7 +356,7 @@ func TestFacts(t *testing.T) {
 	}
 	assert.Len(t, uuids, count, "each device has its own UUID")
 	assert.Regexp(t, `^\d+\.\d+$`, library.VersionText())
-	assert.Equal(t, simcuda.Library(t), library.Path())
+	assert.Equal(t, soft.Library(t, soft.CUDA), library.Path())
 	assert.False(t, library.Shared())
 
 	_, err = library.Facts("sim:7", 7)

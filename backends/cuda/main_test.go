@@ -12,7 +12,7 @@ import (
 	"github.com/tack-memory/tack-memory/backends/cuda"
 	"github.com/tack-memory/tack-memory/backends/dl"
 	"github.com/tack-memory/tack-memory/gomem"
-	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
 // The tests run over the software driver: two devices of this size.
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	simcuda.Main(m)
+	soft.Main(m)
 }
 
 var loading sync.Mutex
@@ -36,7 +36,7 @@ func library(t testing.TB) (*cuda.Library, *cuda.Software) {
 	loading.Lock()
 	defer loading.Unlock()
 	if loaded == nil {
-		loaded = load(t, simcuda.Library(t))
+		loaded = load(t, soft.Library(t, soft.CUDA))
 	}
 	software := loaded.Software()
 	require.NotNil(t, software)
@@ -84,7 +84,7 @@ type rig struct {
 	t        testing.TB
 	driver   *cuda.Driver
 	software *cuda.Software
-	host     *simcuda.Host
+	host     *soft.Host
 	ordinal  int
 }
 
@@ -102,7 +102,7 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 	}
 	driver, err := library.Open(fmt.Sprintf("sim:%d", ordinal), ordinal)
 	require.NoError(t, err)
-	r := &rig{t, driver, software, simcuda.NewHost(t, simcuda.Library(t)), ordinal}
+	r := &rig{t, driver, software, soft.NewHost(t, soft.Library(t, soft.CUDA)), ordinal}
 	t.Cleanup(func() {
 		r.requireEmpty()
 		assert.NoError(t, driver.Close())
@@ -152,7 +152,7 @@ func (r *rig) free(address, nbytes uint64) {
 // write puts bytes on the device.
 func (r *rig) write(address uint64, content []byte) {
 	r.t.Helper()
-	host, pointer := simcuda.Bytes(r.t, len(content))
+	host, pointer := soft.Bytes(r.t, len(content))
 	copy(host, content)
 	require.NoError(r.t, r.driver.CopyIn(address, pointer, uint64(len(content))))
 	clear(host) // it is no longer needed
@@ -161,7 +161,7 @@ func (r *rig) write(address uint64, content []byte) {
 // read gets bytes from the device.
 func (r *rig) read(address uint64, nbytes int) []byte {
 	r.t.Helper()
-	host, pointer := simcuda.Bytes(r.t, nbytes)
+	host, pointer := soft.Bytes(r.t, nbytes)
 	require.NoError(r.t, r.driver.CopyOut(pointer, address, uint64(nbytes)))
 	return append([]byte(nil), host...)
 }

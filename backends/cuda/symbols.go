@@ -1,6 +1,6 @@
 package cuda
 
-// #include "device.h"
+// #include "api.h"
 import "C"
 
 import "github.com/tack-memory/tack-memory/backends/dl"
@@ -12,7 +12,8 @@ var Symbols = readSymbols()
 var features = map[C.enum_tmc_need]string{
 	C.TMC_NEED_NAMES:   "names of error codes",
 	C.TMC_NEED_MIG:     "telling a MIG instance from a whole GPU",
-	C.TMC_NEED_CAPTURE: "refusing to move memory while a stream is captured into a graph",
+	C.TMC_NEED_CAPTURE: "refusing to move memory while its stream is captured into a graph",
+	C.TMC_NEED_RELAXED: "leaving the captures of other streams alone while memory is moved",
 	C.TMC_NEED_POOLS:   "memory pools and frees in stream order",
 }
 
@@ -25,12 +26,13 @@ func readSymbols() []dl.Symbol {
 	return symbols
 }
 
-// hasPools reports whether every function of memory pools is there.
-func hasPools(library *dl.Library) bool {
-	for i := range Symbols {
-		if C.tmc_symbols[i].need == C.TMC_NEED_POOLS && library.Address(i) == 0 {
-			return false
+// symbolsFor lists the places of the symbols that something needs.
+func symbolsFor(need C.enum_tmc_need) []int {
+	var places []int
+	for i := range C.TMC_CALLS {
+		if C.tmc_symbols[i].need == need {
+			places = append(places, i)
 		}
 	}
-	return true
+	return places
 }

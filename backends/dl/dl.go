@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,6 +19,13 @@ type Symbol struct {
 	Since    int    // version of the vendor's API that introduced it, in the vendor's own numbering (CUDA: 11020 for 11.2)
 	Required bool   // without it the library cannot be used at all
 	Feature  string // for an optional one: what does not work without it
+}
+
+// API is what a backend wants of its vendor's library.
+type API struct {
+	Name        string                   // "HIP", in texts
+	Symbols     []Symbol                 // the functions
+	VersionText func(version int) string // writes Since for people; nil: in plain digits
 }
 
 // Candidate is one place where a library may be.
@@ -52,7 +60,7 @@ type Library struct {
 }
 
 // Open opens the first candidate that can be opened and has every required symbol. The error is a *LoadError.
-func Open(loader Loader, candidates []Candidate, symbols []Symbol) (*Library, error) {
+func Open(loader Loader, candidates []Candidate, wanted API) (*Library, error) {
 	failed := &LoadError{}
 	for _, candidate := range candidates {
 		handle, err := loader.Open(candidate)
@@ -60,8 +68,8 @@ func Open(loader Loader, candidates []Candidate, symbols []Symbol) (*Library, er
 			failed.Attempts = append(failed.Attempts, Attempt{candidate, err})
 			continue
 		}
-		library := &Library{loader: loader, handle: handle, candidate: candidate, symbols: symbols}
-		if err := library.resolve(); err != nil {
+		library := &Library{loader: loader, handle: handle, candidate: candidate, symbols: wanted.Symbols}
+		if err := library.resolve(wanted); err != nil {
 			failed.Attempts = append(failed.Attempts, Attempt{candidate, errors.Join(err, loader.Close(handle))})
 			continue
 		}
@@ -71,7 +79,7 @@ func Open(loader Loader, candidates []Candidate, symbols []Symbol) (*Library, er
 }
 
 // resolve looks every symbol up; a *MissingError when a required one is not there.
-func (l *Library) resolve() error {
+func (l *Library) resolve(wanted API) error {
 	l.addresses = make([]uintptr, len(l.symbols))
 	var missing []Symbol
 	for i, symbol := range l.symbols {
@@ -84,7 +92,7 @@ func (l *Library) resolve() error {
 		}
 	}
 	if missing != nil {
-		return &MissingError{Symbols: missing}
+		return &MissingError{API: wanted, Symbols: missing}
 	}
 	return nil
 }
@@ -100,7 +108,7 @@ func (l *Library) Path() string {
 // Shared says that the process had the library loaded before.
 func (l *Library) Shared() bool { return l.candidate.OnlyLoaded }
 
-// Address is the address of symbols[i] of Open; 0 where the library does not have it. Valid until Close.
+// Address is the address of Symbols[i] of the API; 0 where the library does not have it. Valid until Close.
 func (l *Library) Address(i int) uintptr { return l.addresses[i] }
 
 // Lookup returns the address of a function that is not in the table, or 0. Valid until Close.
@@ -129,20 +137,34 @@ type Attempt struct {
 // LoadError says that no candidate could be used, and why each could not.
 type LoadError struct{ Attempts []Attempt }
 
+// notThere is the dynamic linker's text for a file that does not exist, or is in none of its folders.
+const notThere = "cannot open shared object file: No such file or directory"
+
 func (e *LoadError) Error() string {
 	if len(e.Attempts) == 0 {
 		return "no library to load: no place to look was given"
 	}
-	var tried []string
+	var tried, absent []string
 	for i, attempt := range e.Attempts {
 		name, why := attempt.Candidate.Name, attempt.Err.Error()
 		if attempt.Candidate.OnlyLoaded && slices.ContainsFunc(e.Attempts[i+1:], func(a Attempt) bool { return a.Candidate.Name == name }) {
 			continue // it was looked for on disk, too, and the answer to that says more
 		}
+		if why == name+": "+notThere {
+			absent = append(absent, name)
+			continue
+		}
 		if !strings.HasPrefix(why, name+": ") { // the linker begins its texts so
 			why = name + ": " + why
 		}
 		tried = append(tried, why)
+	}
+	switch len(absent) {
+	case 0:
+	case 1:
+		tried = append(tried, absent[0]+": it is not there")
+	default:
+		tried = append(tried, strings.Join(absent, ", ")+": none of them is there")
 	}
 	return "no usable library; tried " + strings.Join(tried, "; ")
 }
@@ -156,16 +178,33 @@ func (e *LoadError) Unwrap() []error {
 	return reasons
 }
 
-// MissingError says that a library was found but lacks functions without which it cannot be used: it is too old, or another library
-// of the same name.
-type MissingError struct{ Symbols []Symbol }
+// MissingError says that a library was found but lacks functions without which it cannot be used: it is too old, or where it has none
+// of them, it is another library.
+type MissingError struct {
+	API     API
+	Symbols []Symbol // the required ones that are missing
+}
+
+// mostNames is how many missing functions a text names; a list of all would hide what it says.
+const mostNames = 5
 
 func (e *MissingError) Error() string {
-	names := make([]string, len(e.Symbols))
+	first := e.Symbols[0].Name
+	if !slices.ContainsFunc(e.API.Symbols, func(s Symbol) bool { return s.Required && !slices.Contains(e.Symbols, s) }) {
+		return fmt.Sprintf("it is no %s library: it has neither %s nor any other function that is needed", e.API.Name, first)
+	}
+	var names []string
 	newest := 0
-	for i, symbol := range e.Symbols {
-		names[i] = symbol.Name
+	for _, symbol := range e.Symbols {
+		names = append(names, symbol.Name)
 		newest = max(newest, symbol.Since)
 	}
-	return fmt.Sprintf("it lacks %s; version %d of its interface is needed", strings.Join(names, ", "), newest)
+	if more := len(names) - mostNames; more > 0 {
+		names = append(names[:mostNames], fmt.Sprintf("and %d more functions", more))
+	}
+	version := strconv.Itoa(newest)
+	if e.API.VersionText != nil {
+		version = e.API.VersionText(newest)
+	}
+	return fmt.Sprintf("it lacks %s; %s %s or newer is needed", strings.Join(names, ", "), e.API.Name, version)
 }

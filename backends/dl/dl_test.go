@@ -55,6 +55,8 @@ var symbols = []dl.Symbol{
 	{Name: "stop", Since: 20, Required: true},
 }
 
+var api = dl.API{Name: "Test", Symbols: symbols, VersionText: func(version int) string { return fmt.Sprintf("%d.%d", version/10, version%10) }}
+
 func TestOpenTakesTheFirstUsableCandidate(t *testing.T) {
 	for name, c := range map[string]struct {
 		libraries  map[string][]string
@@ -76,7 +78,7 @@ func TestOpenTakesTheFirstUsableCandidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			loader := &table{libraries: c.libraries, loaded: c.loaded}
-			library, err := dl.Open(loader, c.candidates, symbols)
+			library, err := dl.Open(loader, c.candidates, api)
 			assert.Equal(t, c.closed, loader.closed, "a library that cannot be used is closed again")
 			if c.path == "" {
 				var failed *dl.LoadError
@@ -95,22 +97,25 @@ func TestOpenTakesTheFirstUsableCandidate(t *testing.T) {
 }
 
 func TestMissingSymbols(t *testing.T) {
-	loader := &table{libraries: map[string][]string{"old": {"start", "stop"}, "broken": {}, "new": {"stop", "pools", "start", "extra"}}}
+	loader := &table{libraries: map[string][]string{"old": {"start", "stop"}, "broken": {}, "partial": {"start"}, "new": {"stop", "pools", "start", "extra"}}}
 
-	library, err := dl.Open(loader, []dl.Candidate{{Name: "old"}}, symbols)
+	library, err := dl.Open(loader, []dl.Candidate{{Name: "old"}}, api)
 	require.NoError(t, err)
 	assert.Equal(t, []dl.Symbol{symbols[1]}, library.Missing())
 	assert.Zero(t, library.Address(1))
 	assert.NotZero(t, library.Address(0))
 
-	_, err = dl.Open(loader, []dl.Candidate{{Name: "broken"}}, symbols)
+	_, err = dl.Open(loader, []dl.Candidate{{Name: "broken"}}, api)
 	var missing *dl.MissingError
 	require.ErrorAs(t, err, &missing)
 	assert.Equal(t, []dl.Symbol{symbols[0], symbols[2]}, missing.Symbols)
-	assert.ErrorContains(t, err, "start, stop")
-	assert.ErrorContains(t, err, "version 20")
+	assert.EqualError(t, missing, "it is no Test library: it has neither start nor any other function that is needed")
 
-	library, err = dl.Open(loader, []dl.Candidate{{Name: "new"}}, symbols)
+	_, err = dl.Open(loader, []dl.Candidate{{Name: "partial"}}, api)
+	require.ErrorAs(t, err, &missing)
+	assert.EqualError(t, missing, "it lacks stop; Test 2.0 or newer is needed")
+
+	library, err = dl.Open(loader, []dl.Candidate{{Name: "new"}}, api)
 	require.NoError(t, err)
 	assert.Empty(t, library.Missing())
 	assert.NotZero(t, library.Lookup("extra"))
@@ -118,8 +123,20 @@ func TestMissingSymbols(t *testing.T) {
 
 	loader.closeErr = errors.New("busy")
 	assert.ErrorIs(t, library.Close(), loader.closeErr)
-	_, err = dl.Open(loader, []dl.Candidate{{Name: "broken"}}, symbols)
+	_, err = dl.Open(loader, []dl.Candidate{{Name: "broken"}}, api)
 	assert.ErrorIs(t, err, loader.closeErr, "an error of closing is not lost")
+}
+
+// TestManyMissingSymbols: a long list of names would hide what is said.
+func TestManyMissingSymbols(t *testing.T) {
+	wanted := dl.API{Name: "Test", Symbols: []dl.Symbol{{Name: "a", Required: true}}}
+	for i := range 8 {
+		wanted.Symbols = append(wanted.Symbols, dl.Symbol{Name: fmt.Sprint("f", i), Since: i, Required: true})
+	}
+	_, err := dl.Open(&table{libraries: map[string][]string{"old": {"a"}}}, []dl.Candidate{{Name: "old"}}, wanted)
+	var missing *dl.MissingError
+	require.ErrorAs(t, err, &missing)
+	assert.EqualError(t, missing, "it lacks f0, f1, f2, f3, f4, and 3 more functions; Test 7 or newer is needed")
 }
 
 // TestSystem runs the real dynamic linker on a library that is built here.
@@ -130,16 +147,19 @@ func TestSystem(t *testing.T) {
 	output, err := exec.Command(cmp.Or(os.Getenv("CC"), "cc"), "-shared", "-fPIC", "-Wl,-soname,libtm_dl_test.so.7", "-o", file, source).CombinedOutput()
 	require.NoError(t, err, "%s", output)
 
-	_, err = dl.Open(dl.System, []dl.Candidate{{Name: "libtm_dl_test.so.7", OnlyLoaded: true}, {Name: "libtm_dl_test.so.7"}}, symbols)
-	assert.EqualError(t, err, "no usable library; tried libtm_dl_test.so.7: cannot open shared object file: No such file or directory")
+	_, err = dl.Open(dl.System, []dl.Candidate{{Name: "libtm_dl_test.so.7", OnlyLoaded: true}, {Name: "libtm_dl_test.so.7"}}, api)
+	assert.EqualError(t, err, "no usable library; tried libtm_dl_test.so.7: it is not there")
 
-	library, err := dl.Open(dl.System, []dl.Candidate{{Name: file}}, symbols)
+	_, err = dl.Open(dl.System, []dl.Candidate{{Name: "libtm_dl_test.so.7"}, {Name: "libtm_dl_test.so.6"}}, api)
+	assert.EqualError(t, err, "no usable library; tried libtm_dl_test.so.7, libtm_dl_test.so.6: none of them is there")
+
+	library, err := dl.Open(dl.System, []dl.Candidate{{Name: file}}, api)
 	require.NoError(t, err)
 	assert.Equal(t, file, library.Path())
 	assert.False(t, library.Shared())
 	assert.Equal(t, []dl.Symbol{symbols[1]}, library.Missing())
 
-	again, err := dl.Open(dl.System, []dl.Candidate{{Name: "libtm_dl_test.so.7", OnlyLoaded: true}}, symbols)
+	again, err := dl.Open(dl.System, []dl.Candidate{{Name: "libtm_dl_test.so.7", OnlyLoaded: true}}, api)
 	require.NoError(t, err, "a loaded library is found by its SONAME")
 	assert.True(t, again.Shared())
 	assert.Equal(t, library.Address(0), again.Address(0))
@@ -147,7 +167,7 @@ func TestSystem(t *testing.T) {
 
 	require.NoError(t, again.Close())
 	require.NoError(t, library.Close())
-	_, err = dl.Open(dl.System, []dl.Candidate{{Name: "libtm_dl_test.so.7", OnlyLoaded: true}}, symbols)
+	_, err = dl.Open(dl.System, []dl.Candidate{{Name: "libtm_dl_test.so.7", OnlyLoaded: true}}, api)
 	assert.Error(t, err, "after the last close it is gone")
 }
 

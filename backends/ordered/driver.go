@@ -1,4 +1,4 @@
-package cuda
+package ordered
 
 /*
 #cgo CFLAGS: -std=gnu17 -Wall -Wextra
@@ -6,24 +6,20 @@ package cuda
 #include "device.h"
 
 // The two operations of the hot path. They get the device as a number, so that nothing has to be checked for pointers.
-static inline tmc_result tmc_allocate_on(uintptr_t d, uint64_t bytes) { return tmc_allocate((tmc_device *)d, bytes); }
-static inline tmc_status tmc_free_on(uintptr_t d, uint64_t address, uint64_t bytes, int stream_ordered, uint64_t stream, int own) {
-	tmc_device *device = (tmc_device *)d;
-	return tmc_free(device, address, bytes, stream_ordered, own ? device->stream : (CUstream)(uintptr_t)stream);
+static inline tmo_result tmo_allocate_on(uintptr_t d, uint64_t bytes) { return tmo_allocate((tmo_device *)d, bytes); }
+static inline tmo_status tmo_free_on(uintptr_t d, uint64_t address, uint64_t bytes, int ours, int stream_ordered, uint64_t stream, int own) {
+	tmo_device *device = (tmo_device *)d;
+	return tmo_free(device, address, bytes, ours, stream_ordered, own ? device->stream : stream);
 }
-static inline tmc_status tmc_bind_to(tmc_device *d, uint64_t context, uint64_t stream) {
-	return tmc_bind(d, (CUcontext)(uintptr_t)context, (CUstream)(uintptr_t)stream);
+static inline tmo_status tmo_join_streams(tmo_device *d, uint64_t from, uint64_t to) {
+	uint64_t first = from ? from : d->stream, then = to ? to : d->stream;
+	return tmo_same_stream(first, then) ? TMO_OK : tmo_join(d, first, then);
 }
-static inline tmc_status tmc_join_streams(tmc_device *d, uint64_t from, uint64_t to) {
-	CUstream first = from ? (CUstream)(uintptr_t)from : d->stream, then = to ? (CUstream)(uintptr_t)to : d->stream;
-	return tmc_same_stream(first, then) ? TMC_OK : tmc_join(d, first, then);
-}
-static inline uint64_t tmc_stream(tmc_device *d) { return (uint64_t)(uintptr_t)tmc_publish_stream(d); }
 
-#cgo noescape tmc_allocate_on
-#cgo nocallback tmc_allocate_on
-#cgo noescape tmc_free_on
-#cgo nocallback tmc_free_on
+#cgo noescape tmo_allocate_on
+#cgo nocallback tmo_allocate_on
+#cgo noescape tmo_free_on
+#cgo nocallback tmo_free_on
 */
 import "C"
 
@@ -34,16 +30,17 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/tack-memory/tack-memory/backends/common"
 	"github.com/tack-memory/tack-memory/gomem"
 )
 
-// Driver is one CUDA device. It uses the device's primary context, which it takes at the first use (asking for figures is none), or the
-// host framework's after SetStream. Its methods may be called from any thread; each leaves the thread's current context as it was.
+// Driver is one device. It uses the device's primary context, which it takes at the first use (asking for figures is none), or the host
+// framework's after SetStream. Its methods may be called from any thread; each leaves the thread's current context or device as it was.
 type Driver struct {
 	name    string
 	library *Library
 	facts   Facts
-	device  *C.tmc_device
+	device  *C.tmo_device
 
 	// bound guards the device's context, streams and pool: shared by operations, exclusive while these change.
 	bound   sync.RWMutex
@@ -51,7 +48,10 @@ type Driver struct {
 	closed  bool
 }
 
-var _ gomem.Driver = (*Driver)(nil)
+var (
+	_ gomem.Driver   = (*Driver)(nil)
+	_ gomem.Disowner = (*Driver)(nil)
+)
 
 // Open opens a device under a name ("cuda:0"). It makes no context yet.
 func (l *Library) Open(name string, ordinal int) (*Driver, error) {
@@ -59,13 +59,13 @@ func (l *Library) Open(name string, ordinal int) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	device := C.tmc_new(l.api, facts.device, C.bool(facts.Pools))
+	device := C.tmo_new(l.functions, unsafe.Pointer(l.api), C.int(facts.device), C.uint64_t(facts.Total), C.bool(facts.Pools))
 	if device == nil {
 		return nil, fmt.Errorf("%s: no host memory for the device", name)
 	}
 	d := &Driver{name: name, library: l, facts: facts, device: device}
 	// Not in Close: figures may be read after it. What the driver holds is given back by Close alone.
-	runtime.AddCleanup(d, func(device *C.tmc_device) { C.tmc_delete(device) }, device)
+	runtime.AddCleanup(d, func(device *C.tmo_device) { C.tmo_delete(device) }, device)
 	return d, nil
 }
 
@@ -105,31 +105,31 @@ func (d *Driver) start() error {
 	if d.started {
 		return nil
 	}
-	if err := d.check(C.tmc_start(d.device)); err != nil {
+	if err := d.check(C.tmo_start(d.device)); err != nil {
 		return err
 	}
 	d.started = true
 	return nil
 }
 
-func (d *Driver) closedError() error { return fmt.Errorf("%s: %w", d.name, ErrClosed) }
+func (d *Driver) closedError() error { return fmt.Errorf("%s: %w", d.name, common.ErrClosed) }
 
-func (d *Driver) check(status C.tmc_status) error {
+func (d *Driver) check(status C.tmo_status) error {
 	if status.code == 0 {
 		return nil
 	}
 	return d.library.failure(d.name, status)
 }
 
-// Allocate returns memory of the device's pool, or of cuMemAlloc where there are no pools.
+// Allocate returns memory of the device's pool, or of the vendor's plain call where there are no pools.
 func (d *Driver) Allocate(nbytes uint64) (address uint64, err error) {
 	if nbytes > d.facts.Total {
-		return 0, &gomem.DriverError{Device: d.name, Call: d.allocator(), Code: C.TMC_OUT_OF_MEMORY, Name: "CUDA_ERROR_OUT_OF_MEMORY", Kind: gomem.ErrTooLarge}
+		return 0, d.tooLarge()
 	}
 	if err := d.use(); err != nil {
 		return 0, err
 	}
-	result := C.tmc_allocate_on(d.handle(), C.uint64_t(nbytes))
+	result := C.tmo_allocate_on(d.handle(), C.uint64_t(nbytes))
 	d.bound.RUnlock()
 	if result.status.code != 0 {
 		return 0, d.check(result.status)
@@ -140,12 +140,21 @@ func (d *Driver) Allocate(nbytes uint64) (address uint64, err error) {
 // handle is the C device as a number for the calls of the hot path.
 func (d *Driver) handle() C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(d.device))) }
 
-// allocator is the vendor's call that Allocate makes.
-func (d *Driver) allocator() string {
+// tooLarge is the error that the vendor's call would give, but that no free can help.
+func (d *Driver) tooLarge() error {
+	v := d.library.vendor
+	call := v.AllocateCall
 	if d.facts.Pools {
-		return "cuMemAllocFromPoolAsync"
+		call = v.AllocateOrderedCall
 	}
-	return "cuMemAlloc_v2"
+	return &gomem.DriverError{Device: d.name, Call: call, Code: v.FullCode, Name: v.FullName, Kind: gomem.ErrTooLarge}
+}
+
+// Disown forgets a block that the driver has made: it is never kept for reuse.
+func (d *Driver) Disown(address, _ uint64) {
+	d.bound.RLock()
+	defer d.bound.RUnlock()
+	C.tmo_disown(d.device, C.uint64_t(address))
 }
 
 // Free gives a block back in the order of block.Stream. Where its kind of memory has no stream-ordered free, and where the driver refuses
@@ -155,44 +164,27 @@ func (d *Driver) Free(block gomem.Block) error {
 	if err := d.use(); err != nil {
 		return err
 	}
-	ordered := C.int(0)
+	ours, ordered := C.int(0), C.int(0)
 	switch block.How {
 	case gomem.HowDriver:
+		ours = 1
 		if d.device.pools {
 			ordered = 1
 		}
-	case gomem.HowCUDA:
-	case gomem.HowCUDAAsync:
+	case d.library.vendor.Plain:
+	case d.library.vendor.Ordered:
 		ordered = 1
 	default:
 		d.bound.RUnlock()
-		return fmt.Errorf("%s: memory allocated by %v cannot be freed by CUDA", d.name, block.How)
+		return fmt.Errorf("%s: memory allocated by %v cannot be freed by %s", d.name, block.How, d.library.vendor.Name)
 	}
 	own := C.int(0)
 	if block.Stream == 0 {
 		own = 1
 	}
-	status := C.tmc_free_on(d.handle(), C.uint64_t(block.Address), C.uint64_t(block.Bytes), ordered, C.uint64_t(block.Stream), own)
+	status := C.tmo_free_on(d.handle(), C.uint64_t(block.Address), C.uint64_t(block.Bytes), ours, ordered, C.uint64_t(block.Stream), own)
 	d.bound.RUnlock()
 	return d.check(status)
-}
-
-// CopyOut copies to host memory, which is complete at return.
-func (d *Driver) CopyOut(host unsafe.Pointer, address, nbytes uint64) error {
-	if err := d.use(); err != nil {
-		return err
-	}
-	defer d.bound.RUnlock()
-	return d.check(C.tmc_copy_out(d.device, host, C.uint64_t(address), C.uint64_t(nbytes)))
-}
-
-// CopyIn copies from host memory, which is no longer needed at return.
-func (d *Driver) CopyIn(address uint64, host unsafe.Pointer, nbytes uint64) error {
-	if err := d.use(); err != nil {
-		return err
-	}
-	defer d.bound.RUnlock()
-	return d.check(C.tmc_copy_in(d.device, C.uint64_t(address), host, C.uint64_t(nbytes)))
 }
 
 // Synchronize waits for the device's stream, and frees what waits to be freed.
@@ -201,7 +193,7 @@ func (d *Driver) Synchronize() error {
 		return nil
 	}
 	defer d.bound.RUnlock()
-	return d.check(C.tmc_synchronize(d.device))
+	return d.check(C.tmo_synchronize(d.device))
 }
 
 // shared is use for calls that have nothing to do on a device without a context.
@@ -215,13 +207,13 @@ func (d *Driver) shared() bool {
 }
 
 // Trim waits for the stream and gives what pools keep back to the system: our own pool's, and that of the device's current pool, which is
-// where a host framework's cuMemAllocAsync takes from and where adopted memory goes back to.
+// where a host framework's stream-ordered allocations come from and where adopted memory goes back to.
 func (d *Driver) Trim() (released uint64, err error) {
 	if !d.shared() {
 		return 0, nil
 	}
 	defer d.bound.RUnlock()
-	result := C.tmc_trim(d.device)
+	result := C.tmo_trim(d.device)
 	return uint64(result.value), d.check(result.status)
 }
 
@@ -232,7 +224,7 @@ func (d *Driver) Memory() (gomem.DriverMemory, error) {
 		return memory, nil
 	}
 	defer d.bound.RUnlock()
-	figures := C.tmc_memory(d.device)
+	figures := C.tmo_memory(d.device)
 	if err := d.check(figures.status); err != nil {
 		return gomem.DriverMemory{}, err
 	}
@@ -240,9 +232,10 @@ func (d *Driver) Memory() (gomem.DriverMemory, error) {
 	return memory, nil
 }
 
-// CanFree knows CUDA's own calls, as far as the library has them.
+// CanFree knows the vendor's own calls, as far as the library has them.
 func (d *Driver) CanFree(how gomem.How) bool {
-	return how == gomem.HowDriver || how == gomem.HowCUDA || how == gomem.HowCUDAAsync && d.library.pools
+	v := d.library.vendor
+	return how == gomem.HowDriver || how == v.Plain || how == v.Ordered && d.library.pools
 }
 
 // PendingFree is the bytes that wait to be freed. It only reads memory.
@@ -257,7 +250,7 @@ func (d *Driver) Stream() uint64 {
 		return 0
 	}
 	defer d.bound.RUnlock()
-	return uint64(C.tmc_stream(d.device))
+	return uint64(C.tmo_publish_stream(d.device))
 }
 
 // SetStream takes a host framework's context (0: the primary one) and stream (0: the context's legacy default stream) for all that
@@ -268,7 +261,7 @@ func (d *Driver) SetStream(context, stream uint64) error {
 	if d.closed {
 		return d.closedError()
 	}
-	if err := d.check(C.tmc_bind_to(d.device, C.uint64_t(context), C.uint64_t(stream))); err != nil {
+	if err := d.check(C.tmo_bind(d.device, C.uint64_t(context), C.uint64_t(stream))); err != nil {
 		return err
 	}
 	d.started = true
@@ -284,7 +277,7 @@ func (d *Driver) Join(from, to uint64) error {
 		return err
 	}
 	defer d.bound.RUnlock()
-	return d.check(C.tmc_join_streams(d.device, C.uint64_t(from), C.uint64_t(to)))
+	return d.check(C.tmo_join_streams(d.device, C.uint64_t(from), C.uint64_t(to)))
 }
 
 // Close waits for the stream, gives back what was freed, the pool, the stream and the context. After an error it can be called again and
@@ -295,7 +288,7 @@ func (d *Driver) Close() error {
 	if d.closed {
 		return nil
 	}
-	if err := d.check(C.tmc_close(d.device)); err != nil {
+	if err := d.check(C.tmo_close(d.device)); err != nil {
 		return fmt.Errorf("closing: %w", err)
 	}
 	d.closed, d.started = true, false

@@ -1,6 +1,5 @@
-package cuda
+package common
 
-// #include "device.h"
 // #include <stdlib.h>
 import "C"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/tack-memory/tack-memory/gomem"
 )
 
-// A copy between overlapping ranges is not defined by the driver. What memmove would do is done in pieces: directly where few pieces do,
+// A copy between overlapping ranges is not defined by any vendor. What memmove would do is done in pieces: directly where few pieces do,
 // else with a detour through other memory, since pieces of a few bytes each would take for ever.
 const (
 	mostSteps      = 32       // direct copies of the ranges' distance
@@ -20,28 +19,37 @@ const (
 	hostDetour     = 1 << 20  // host memory that is used where the device has none to spare
 )
 
-// CopyWithin copies on the device as memmove does. It does not wait, except where overlapping ranges meet a device without any memory to
-// spare. After an error in an overlapping copy the destination may be written in part.
-func (d *Driver) CopyWithin(destination, source, nbytes uint64) error {
+// Mover is a device that can copy between ranges that do not overlap.
+type Mover interface {
+	Name() string
+	Allocate(nbytes uint64) (address uint64, err error)
+	Free(block gomem.Block) error
+	CopyOut(host unsafe.Pointer, address, nbytes uint64) error
+	CopyIn(address uint64, host unsafe.Pointer, nbytes uint64) error
+	// CopyApart copies between ranges that do not overlap.
+	CopyApart(destination, source, nbytes uint64) error
+	// CopyInSteps copies between overlapping ranges, in steps of their distance.
+	CopyInSteps(destination, source, nbytes uint64) error
+}
+
+// Move copies on the device as memmove does. It does not wait, except where overlapping ranges meet a device without any memory to spare.
+// After an error in an overlapping copy the destination may be written in part.
+func Move(d Mover, destination, source, nbytes uint64) error {
 	if destination == source {
 		return nil
 	}
 	distance := max(destination, source) - min(destination, source)
-	if distance < nbytes && nbytes/distance > mostSteps {
-		return d.detour(destination, source, nbytes)
+	switch {
+	case distance >= nbytes:
+		return d.CopyApart(destination, source, nbytes)
+	case nbytes/distance <= mostSteps:
+		return d.CopyInSteps(destination, source, nbytes)
 	}
-	if err := d.use(); err != nil {
-		return err
-	}
-	defer d.bound.RUnlock()
-	if distance >= nbytes {
-		return d.check(C.tmc_copy_within(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
-	}
-	return d.check(C.tmc_move_in_steps(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
+	return detour(d, destination, source, nbytes)
 }
 
 // detour moves piece by piece through scratch memory, in memmove's order: what a piece overwrites has been moved before.
-func (d *Driver) detour(destination, source, nbytes uint64) (err error) {
+func detour(d Mover, destination, source, nbytes uint64) (err error) {
 	size := min(nbytes, largestDetour)
 	scratch, err := d.Allocate(size)
 	for errors.Is(err, gomem.ErrOutOfMemory) && size > smallestDetour {
@@ -49,25 +57,25 @@ func (d *Driver) detour(destination, source, nbytes uint64) (err error) {
 		scratch, err = d.Allocate(size)
 	}
 	if errors.Is(err, gomem.ErrOutOfMemory) {
-		return d.detourOverHost(destination, source, nbytes)
+		return detourOverHost(d, destination, source, nbytes)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Free(gomem.Block{Address: scratch, Bytes: size})) }()
 	return inPieces(destination, source, nbytes, size, func(to, from, n uint64) error {
-		if err := d.CopyWithin(scratch, from, n); err != nil {
+		if err := d.CopyApart(scratch, from, n); err != nil {
 			return err
 		}
-		return d.CopyWithin(to, scratch, n)
+		return d.CopyApart(to, scratch, n)
 	})
 }
 
-func (d *Driver) detourOverHost(destination, source, nbytes uint64) error {
+func detourOverHost(d Mover, destination, source, nbytes uint64) error {
 	size := min(nbytes, hostDetour)
 	scratch := C.malloc(C.size_t(size))
 	if scratch == nil {
-		return errors.New(d.name + ": neither device nor host memory for a copy between overlapping ranges")
+		return errors.New(d.Name() + ": neither device nor host memory for a copy between overlapping ranges")
 	}
 	defer C.free(unsafe.Pointer(scratch))
 	return inPieces(destination, source, nbytes, size, func(to, from, n uint64) error {
