@@ -1,0 +1,367 @@
+package levelzero
+
+/*
+#cgo CFLAGS: -std=gnu17 -Wall -Wextra
+#cgo LDFLAGS: -lpthread
+#include "device.h"
+
+// The two operations of the hot path. They get the device as a number, so that nothing has to be checked for pointers.
+static inline tml_block tml_allocate_on(uintptr_t d, uint64_t bytes) { return tml_allocate((tml_device *)d, bytes); }
+static inline tml_status tml_free_on(uintptr_t d, uint64_t address, uint64_t bytes, int ours, uint64_t after) {
+	return tml_free((tml_device *)d, address, bytes, ours, (ze_command_list_handle_t)(uintptr_t)after);
+}
+static inline tml_status tml_bind_to(tml_device *d, uint64_t context, uint64_t list) {
+	return tml_bind(d, (ze_context_handle_t)(uintptr_t)context, (ze_command_list_handle_t)(uintptr_t)list);
+}
+static inline tml_status tml_join_lists(tml_device *d, uint64_t from, uint64_t to) {
+	return tml_join(d, (ze_command_list_handle_t)(uintptr_t)from, (ze_command_list_handle_t)(uintptr_t)to);
+}
+
+#cgo noescape tml_allocate_on
+#cgo nocallback tml_allocate_on
+#cgo noescape tml_free_on
+#cgo nocallback tml_free_on
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/tack-memory/tack-memory/backends/common"
+	"github.com/tack-memory/tack-memory/gomem"
+)
+
+// Driver is one Level Zero device. It makes a context of its own at the first use (asking for figures is none), or uses the host
+// framework's after SetStream. Its methods may be called from any thread.
+type Driver struct {
+	name    string
+	library *Library
+	facts   Facts
+	device  *C.tml_device
+
+	// bound guards the device's contexts and streams: shared by operations, exclusive while these change.
+	bound   sync.RWMutex
+	started bool // there is a stream to queue work on
+	closing bool // Close was called: nothing works any more, but for another Close where the first one failed
+	closed  bool
+}
+
+var (
+	_ gomem.Driver        = (*Driver)(nil)
+	_ gomem.Overcommitter = (*Driver)(nil)
+	_ gomem.Disowner      = (*Driver)(nil)
+	_ common.Mover        = (*Driver)(nil)
+)
+
+// Open opens a device under a name ("level_zero:0"). It makes no context yet.
+func (l *Library) Open(name string, ordinal int) (*Driver, error) {
+	facts, err := l.facts(name, ordinal)
+	if err != nil {
+		return nil, err
+	}
+	device := C.tml_new(l.api, facts.found, &facts.c, C.bool(sysmanAllowed()))
+	if device == nil {
+		return nil, fmt.Errorf("%s: no host memory for the device", name)
+	}
+	d := &Driver{name: name, library: l, device: device}
+	// Not in Close: figures may be read after it. What the driver holds is given back by Close alone.
+	runtime.AddCleanup(d, func(device *C.tml_device) { C.tml_delete(device) }, device)
+	if err := l.askFree(name, device, &facts); err != nil {
+		return nil, err
+	}
+	d.facts = facts
+	return d, nil
+}
+
+// Name is the device's name, "level_zero:0".
+func (d *Driver) Name() string { return d.name }
+
+// Facts are the device's properties, as they were when it was opened.
+func (d *Driver) Facts() Facts { return d.facts }
+
+// Library is the library that the device belongs to.
+func (d *Driver) Library() *Library { return d.library }
+
+// use begins an operation: on success bound is held shared, and the device has a stream.
+func (d *Driver) use() error {
+	d.bound.RLock()
+	if d.started {
+		return nil
+	}
+	d.bound.RUnlock()
+	if err := d.start(); err != nil {
+		return err
+	}
+	d.bound.RLock()
+	if !d.started { // closed in between
+		d.bound.RUnlock()
+		return d.closedError()
+	}
+	return nil
+}
+
+func (d *Driver) start() error {
+	d.bound.Lock()
+	defer d.bound.Unlock()
+	if d.closing {
+		return d.closedError()
+	}
+	if d.started {
+		return nil
+	}
+	if err := d.check(C.tml_start(d.device)); err != nil {
+		return err
+	}
+	d.started = true
+	return nil
+}
+
+// shared is use for calls that have nothing to do on a device without a stream.
+func (d *Driver) shared() bool {
+	d.bound.RLock()
+	if !d.started {
+		d.bound.RUnlock()
+		return false
+	}
+	return true
+}
+
+func (d *Driver) closedError() error { return fmt.Errorf("%s: %w", d.name, ErrClosed) }
+
+func (d *Driver) check(status C.tml_status) error {
+	if status.code == 0 {
+		return nil
+	}
+	return failure(d.name, status)
+}
+
+// handle is the C device as a number for the calls of the hot path.
+func (d *Driver) handle() C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(d.device))) }
+
+// Allocate returns memory of the device, if it was not promised already: a *CapacityError says so, since the driver would not.
+func (d *Driver) Allocate(nbytes uint64) (address uint64, err error) {
+	if d.tooLarge(nbytes) {
+		return 0, d.tooLargeError()
+	}
+	if err := d.use(); err != nil {
+		return 0, err
+	}
+	block := C.tml_allocate_on(d.handle(), C.uint64_t(nbytes))
+	d.bound.RUnlock()
+	if bool(block.refused) {
+		return 0, d.capacityError(nbytes, block)
+	}
+	return uint64(block.address), d.check(block.status)
+}
+
+// Room is how many bytes may still be allocated while `live` bytes of the core's are there, adopted ones included: the driver itself
+// would go on beyond that. What was freed and is not back is counted here. It makes no context.
+func (d *Driver) Room(live uint64) (nbytes uint64, err error) {
+	d.bound.RLock()
+	defer d.bound.RUnlock()
+	room := C.tml_room(d.device, C.uint64_t(live))
+	return uint64(room.value), d.check(room.status)
+}
+
+// tooLarge reports whether no amount of freeing can make room.
+func (d *Driver) tooLarge(nbytes uint64) bool {
+	total := d.facts.Total
+	if d.facts.Free == SourceNone {
+		total -= uint64(C.tml_spare(C.uint64_t(total)))
+	}
+	return total != 0 && nbytes > total || nbytes > d.facts.Largest && !d.facts.LargerPossible
+}
+
+// tooLargeError is the error that the driver gives for more than it can allocate at once.
+func (d *Driver) tooLargeError() error {
+	return failure(d.name, C.tml_status{code: C.TML_UNSUPPORTED_SIZE, call: C.TML_CALL_zeMemAllocDevice})
+}
+
+func (d *Driver) capacityError(nbytes uint64, block C.tml_block) error {
+	e := &CapacityError{Device: d.name, Requested: nbytes, Total: d.facts.Total, Held: uint64(block.held), Pending: uint64(block.pending), Others: gomem.Unknown}
+	if block.others != C.TML_UNKNOWN {
+		e.Others = int64(block.others)
+	}
+	return e
+}
+
+// Free gives a block back after all work queued before, on the device's stream and on block.Stream, an immediate command list. It counts as
+// pending until that is known to be done. The error is one that will not go away: a block that is none of the driver's, or a lost device.
+func (d *Driver) Free(block gomem.Block) error {
+	ours := C.int(0)
+	switch block.How {
+	case gomem.HowDriver:
+		ours = 1
+	case gomem.HowLevelZero:
+	default:
+		return fmt.Errorf("%s: memory allocated by %v cannot be freed by Level Zero", d.name, block.How)
+	}
+	if err := d.use(); err != nil {
+		return err
+	}
+	status := C.tml_free_on(d.handle(), C.uint64_t(block.Address), C.uint64_t(block.Bytes), ours, C.uint64_t(block.Stream))
+	d.bound.RUnlock()
+	return d.check(status)
+}
+
+// Disown counts a block that the driver has made no more: it is somebody else's.
+func (d *Driver) Disown(_, nbytes uint64) { C.tml_disown(d.device, C.uint64_t(nbytes)) }
+
+// CopyOut copies to host memory, which is complete at return.
+func (d *Driver) CopyOut(host unsafe.Pointer, address, nbytes uint64) error {
+	if err := d.use(); err != nil {
+		return err
+	}
+	defer d.bound.RUnlock()
+	return d.check(C.tml_copy_out(d.device, host, C.uint64_t(address), C.uint64_t(nbytes)))
+}
+
+// CopyIn copies from host memory, which is no longer needed at return.
+func (d *Driver) CopyIn(address uint64, host unsafe.Pointer, nbytes uint64) error {
+	if err := d.use(); err != nil {
+		return err
+	}
+	defer d.bound.RUnlock()
+	return d.check(C.tml_copy_in(d.device, C.uint64_t(address), host, C.uint64_t(nbytes)))
+}
+
+// CopyWithin copies on the device as memmove does. It does not wait, unless a host's list has to come after it, or overlapping ranges meet
+// a device without any memory to spare. After an error in an overlapping copy the destination may be written in part.
+func (d *Driver) CopyWithin(destination, source, nbytes uint64) error {
+	return common.Move(d, destination, source, nbytes)
+}
+
+// CopyApart copies between ranges that do not overlap.
+func (d *Driver) CopyApart(destination, source, nbytes uint64) error {
+	if err := d.use(); err != nil {
+		return err
+	}
+	defer d.bound.RUnlock()
+	return d.check(C.tml_copy_apart(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
+}
+
+// CopyInSteps copies between overlapping ranges, in steps of their distance.
+func (d *Driver) CopyInSteps(destination, source, nbytes uint64) error {
+	if err := d.use(); err != nil {
+		return err
+	}
+	defer d.bound.RUnlock()
+	return d.check(C.tml_copy_in_steps(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
+}
+
+// Fill repeats a pattern of 1 to 16 bytes. Patterns whose length is a power of two are the driver's own fill, at any address; others are
+// written once and then doubled by copies on the device. It does not wait, unless a host's list has to come after it.
+func (d *Driver) Fill(address uint64, pattern []byte, nbytes uint64) error {
+	p, err := common.NewPattern(d.name, pattern)
+	if err != nil {
+		return err
+	}
+	if err := d.use(); err != nil {
+		return err
+	}
+	defer d.bound.RUnlock()
+	return d.check(C.tml_fill(d.device, C.uint64_t(address), C.uint64_t(p.Low), C.uint64_t(p.High), C.uint32_t(p.Period), C.uint64_t(nbytes)))
+}
+
+// Synchronize waits for the device's stream, and gives back what was freed before.
+func (d *Driver) Synchronize() error {
+	if !d.shared() {
+		return nil
+	}
+	defer d.bound.RUnlock()
+	return d.check(C.tml_synchronize(d.device))
+}
+
+// Trim waits for the stream. Nothing is kept for later use, so there is nothing else to give back.
+func (d *Driver) Trim() (released uint64, err error) { return 0, d.Synchronize() }
+
+// Memory asks Sysman, else the driver. It makes no context.
+func (d *Driver) Memory() (gomem.DriverMemory, error) {
+	memory := gomem.DriverMemory{Free: gomem.Unknown, Total: gomem.Unknown, Allocated: gomem.Unknown, LargestFree: gomem.Unknown}
+	if d.facts.Total != 0 {
+		memory.Total = int64(d.facts.Total)
+	}
+	figure := C.tml_memory(d.device)
+	if figure.source != C.TML_SOURCE_NONE {
+		memory.Free = int64(figure.free)
+		return memory, nil
+	}
+	if err := d.check(figure.status); err != nil {
+		return gomem.DriverMemory{}, err
+	}
+	return memory, nil
+}
+
+// CanFree knows Level Zero's own call.
+func (d *Driver) CanFree(how gomem.How) bool {
+	return how == gomem.HowDriver || how == gomem.HowLevelZero
+}
+
+// PendingFree is the bytes that were freed and are not known to be back. It only reads memory.
+func (d *Driver) PendingFree() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&d.device.pending_bytes)))
+}
+
+// Stream is the handle of the immediate command list that work is queued on, or of the host's that it keeps in step with. Who asks for it is
+// going to use the device, so it is made if need be; 0 when that fails, and where a queue is used instead. Work of others may be appended to
+// it only while no call of the Driver is under way.
+func (d *Driver) Stream() uint64 {
+	if d.use() != nil {
+		return 0
+	}
+	defer d.bound.RUnlock()
+	return uint64(C.tml_handle(d.device))
+}
+
+// SetStream takes a host framework's context and immediate command list for all that follows: our work is queued in that context, comes
+// after what the list has got when a call begins, and is done when the call returns. The list itself is only waited for, so the host may
+// go on appending to it from its own threads. Context 0 is the list's; list 0 is one of our own; both 0: back to our own context. They stay
+// the host's, must outlive the Driver or the next SetStream, and the context what was allocated in it. After an error nothing changed.
+func (d *Driver) SetStream(context, stream uint64) error {
+	d.bound.Lock()
+	defer d.bound.Unlock()
+	if d.closing {
+		return d.closedError()
+	}
+	if status := C.tml_bind_to(d.device, C.uint64_t(context), C.uint64_t(stream)); status.code != 0 {
+		return listFailure(d.name, status)
+	}
+	d.started = true
+	return nil
+}
+
+// Join makes command list `to` wait for what is queued on command list `from`; 0 is the device's stream. It waits for `from` itself, since
+// that is what can be done to a list of others.
+func (d *Driver) Join(from, to uint64) error {
+	if from == to {
+		return nil
+	}
+	if err := d.use(); err != nil {
+		return err
+	}
+	defer d.bound.RUnlock()
+	if status := C.tml_join_lists(d.device, C.uint64_t(from), C.uint64_t(to)); status.code != 0 {
+		return listFailure(d.name, status)
+	}
+	return nil
+}
+
+// Close waits for the stream, gives back what was freed, the streams and the context. After an error it can be called again and goes on
+// where it failed.
+func (d *Driver) Close() error {
+	d.bound.Lock()
+	defer d.bound.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closing, d.started = true, false
+	if err := d.check(C.tml_close(d.device)); err != nil {
+		return fmt.Errorf("closing: %w", err)
+	}
+	d.closed = true
+	return nil
+}

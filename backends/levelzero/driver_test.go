@@ -1,0 +1,349 @@
+package levelzero_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tack-memory/tack-memory/backends/levelzero"
+	"github.com/tack-memory/tack-memory/gomem"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
+)
+
+func TestContentsGoOutAndIn(t *testing.T) {
+	inAllModes(t, func(t *testing.T, r *rig) {
+		for i, n := range []int{1, 7, 4096, 70_000, 3 << 20} {
+			a := r.allocate(uint64(n))
+			content := noise(n, uint32(i))
+			r.write(a, content)
+			require.Equal(t, content, r.read(a, n))
+			r.free(a, uint64(n))
+		}
+	})
+}
+
+// TestOrder: everything takes its place in the order of the calls, over a device that is slow and runs side by side what may run so. A copy
+// out holds what was queued before it, and the source of a copy in may be overwritten at once.
+func TestOrder(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := open(t, mode, 0)
+			require.NoError(t, r.software.Set("delay_us", 1000))
+			require.NoError(t, r.software.Set("jitter_us", 3000))
+			const n = 100_000
+			a, b := r.allocate(n), r.allocate(n)
+			for i := range 8 {
+				content := noise(n, uint32(i))
+				r.write(a, content) // clears its source
+				require.NoError(t, r.driver.CopyWithin(b, a, n))
+				require.NoError(t, r.driver.Fill(a, []byte{1, 2, 3, 4, 5}, n))
+				require.NoError(t, r.driver.CopyWithin(a+1, a, n-1))
+				require.Equal(t, content, r.read(b, n))
+				require.NoError(t, r.driver.Fill(b, []byte{byte(i)}, n/2))
+				require.NoError(t, r.driver.CopyWithin(a, b, n))
+				copied := r.read(a, n)
+				require.Equal(t, byte(i), copied[n/2-1])
+				require.Equal(t, content[n/2:], copied[n/2:])
+			}
+			r.free(a, n)
+			r.free(b, n)
+		})
+	}
+}
+
+// TestManySubmissions: more than the queue keeps lists for, while the device is behind.
+func TestManySubmissions(t *testing.T) {
+	r := open(t, settings{"api_version": version(4)}, 0)
+	a := r.allocate(1000)
+	require.NoError(t, r.software.Set("delay_us", 100))
+	for i := range 600 {
+		require.NoError(t, r.driver.Fill(a, []byte{byte(i)}, 1000))
+	}
+	assert.Equal(t, byte(600%256-1), r.read(a, 1000)[0])
+	assert.LessOrEqual(t, r.software.Calls("zeCommandListCreate"), 256)
+	r.free(a, 1000)
+}
+
+func TestAskingMakesNoContext(t *testing.T) {
+	r := open(t, nil, 0)
+	memory, err := r.driver.Memory()
+	require.NoError(t, err)
+	assert.Equal(t, gomem.DriverMemory{Free: capacity, Total: capacity, Allocated: gomem.Unknown, LargestFree: gomem.Unknown}, memory)
+	assert.Zero(t, r.driver.PendingFree())
+	assert.Equal(t, "sim:0", r.driver.Name())
+	assert.EqualValues(t, capacity, r.driver.Facts().Total)
+	require.NoError(t, r.driver.Synchronize())
+	released, err := r.driver.Trim()
+	require.NoError(t, err)
+	assert.Zero(t, released)
+	room, err := r.driver.Room(1 << 20)
+	require.NoError(t, err)
+	assert.EqualValues(t, capacity-1<<20, room)
+	_, err = r.driver.Allocate(capacity + 1)
+	assert.ErrorIs(t, err, gomem.ErrTooLarge)
+	assert.Zero(t, r.software.Calls("zeContextCreate"))
+
+	r.free(r.allocate(1), 1)
+	assert.Equal(t, 1, r.software.Calls("zeContextCreate"))
+}
+
+// TestFreeWaitsOnTheDeviceOnly: the device is busy for long. A free does not wait, and what is freed counts as pending until the host has
+// seen that its users are done: by a wait, or by looking.
+func TestFreeWaitsOnTheDeviceOnly(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := open(t, mode, 0)
+			const n = 1 << 20
+			a, b := r.allocate(n), r.allocate(n)
+			require.NoError(t, r.driver.Synchronize())
+			require.NoError(t, r.software.Set("delay_us", 20_000))
+			require.NoError(t, r.driver.Fill(a, []byte{1}, n))
+			require.NoError(t, r.driver.CopyWithin(b, a, n))
+			waits := r.software.Calls("zeCommandListHostSynchronize") + r.software.Calls("zeCommandQueueSynchronize")
+			r.free(a, n)
+			assert.Equal(t, waits, r.software.Calls("zeCommandListHostSynchronize")+r.software.Calls("zeCommandQueueSynchronize"), "a free does not wait")
+			assert.EqualValues(t, n, r.driver.PendingFree())
+			assert.EqualValues(t, 2, r.figure("live"), "the block is still the device's")
+			assert.Zero(t, r.software.Calls("zeMemFree")+r.software.Calls("zeMemFreeExt"))
+			require.NoError(t, r.driver.Synchronize())
+			assert.Zero(t, r.driver.PendingFree())
+			r.requireLive(1)
+			call := "zeMemFree"
+			if mode.defers() && r.driver.Facts().Free != levelzero.SourceNone {
+				call = "zeMemFreeExt"
+			}
+			assert.Equal(t, 1, r.software.Calls(call))
+			assert.Equal(t, byte(1), r.read(b, n)[n-1], "nobody had the memory before the copy was done with it")
+			r.free(b, n)
+		})
+	}
+}
+
+// TestAllocationReapsWhatIsDone: a program that never waits still gets its freed memory back.
+func TestAllocationReapsWhatIsDone(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := open(t, mode, 0)
+			scratch := r.allocate(1)
+			for range 200 {
+				r.free(r.allocate(4<<20), 4<<20)
+				r.read(scratch, 1) // the device is idle
+			}
+			r.free(r.allocate(1), 1)
+			assert.LessOrEqual(t, r.driver.PendingFree(), uint64(8<<20))
+			r.free(scratch, 1)
+		})
+	}
+}
+
+// TestManyFreesWhileTheDeviceIsBehind: more than there are marks; none is lost.
+func TestManyFreesWhileTheDeviceIsBehind(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := open(t, mode, 0)
+			var blocks []uint64
+			for range 300 {
+				blocks = append(blocks, r.allocate(5000))
+			}
+			require.NoError(t, r.driver.Synchronize())
+			require.NoError(t, r.software.Set("delay_us", 50_000))
+			require.NoError(t, r.driver.Fill(blocks[0], []byte{1}, 5000))
+			for _, block := range blocks {
+				r.free(block, 5000)
+			}
+			assert.EqualValues(t, 300*5000, r.driver.PendingFree())
+			require.NoError(t, r.software.Set("delay_us", 0))
+			require.Eventually(t, func() bool {
+				r.free(r.allocate(1), 1) // no wait: it only looks
+				return r.driver.PendingFree() <= 100
+			}, 10*time.Second, time.Millisecond)
+		})
+	}
+}
+
+func TestAdoptedMemoryIsFreedAsItWasMade(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := open(t, mode, 0)
+			context := r.host.context()
+			require.NoError(t, r.driver.SetStream(context, 0))
+			a := r.host.memory(context, 5000)
+			require.NoError(t, r.driver.Fill(a, []byte{3}, 5000))
+			assert.Equal(t, byte(3), r.read(a, 5000)[4999])
+			require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowLevelZero}))
+			require.NoError(t, r.driver.Synchronize())
+			r.requireLive(0)
+			require.NoError(t, r.driver.SetStream(0, 0))
+			r.host.Must("zeContextDestroy", context)
+		})
+	}
+	r := open(t, nil, 0)
+	for _, how := range []gomem.How{gomem.HowDriver, gomem.HowLevelZero} {
+		assert.True(t, r.driver.CanFree(how))
+	}
+	for _, how := range []gomem.How{gomem.HowCUDA, gomem.HowCUDAAsync, gomem.HowHIP, gomem.HowHIPAsync} {
+		assert.False(t, r.driver.CanFree(how))
+		assert.ErrorContains(t, r.driver.Free(gomem.Block{Address: 1, Bytes: 1, How: how}), "cannot be freed by Level Zero")
+	}
+}
+
+// TestFreeOfWhatIsNoBlock: an address that the driver does not know is an error, reported once, and does not stay on the list.
+func TestFreeOfWhatIsNoBlock(t *testing.T) {
+	inAllModes(t, func(t *testing.T, r *rig) {
+		a := r.allocate(64)
+		for _, how := range []gomem.How{gomem.HowDriver, gomem.HowLevelZero} {
+			err := r.driver.Free(gomem.Block{Address: 0x10, Bytes: 64, How: how})
+			err = errors.Join(err, r.driver.Synchronize())
+			var failed *gomem.DriverError
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, invalidArgument, failed.Code)
+			assert.Equal(t, "ZE_RESULT_ERROR_INVALID_ARGUMENT", failed.Name)
+			require.NoError(t, r.driver.Synchronize())
+			assert.Zero(t, r.driver.PendingFree())
+		}
+		r.free(a, 64)
+	})
+}
+
+func TestTwoDevices(t *testing.T) {
+	a := open(t, nil, 0)
+	b := open(t, nil, 1)
+	x, y := a.allocate(1<<20), b.allocate(1<<20)
+	a.write(x, noise(1<<20, 1))
+	b.write(y, noise(1<<20, 2))
+	assert.Equal(t, noise(1<<20, 1), a.read(x, 1<<20))
+	assert.Equal(t, noise(1<<20, 2), b.read(y, 1<<20))
+	assert.NotEqual(t, a.driver.Facts().UUID, b.driver.Facts().UUID)
+	a.free(x, 1<<20)
+	require.NoError(t, a.driver.Synchronize())
+	a.requireLive(0)
+	assert.EqualValues(t, 1, b.figure("live"))
+	b.free(y, 1<<20)
+}
+
+// TestCodes is the table of codes that mean something to the core.
+func TestCodes(t *testing.T) {
+	for code, kind := range map[int]error{deviceLost: gomem.ErrLost, 0x70000006: gomem.ErrLost, outOfDeviceMemory: gomem.ErrOutOfMemory,
+		outOfHostMemory: levelzero.ErrOutOfHostMemory, unsupportedSize: gomem.ErrTooLarge, unknown: nil, notReady: nil} {
+		t.Run(fmt.Sprintf("%#x", code), func(t *testing.T) {
+			r := open(t, nil, 0)
+			require.NoError(t, r.software.Fail("zeMemAllocDevice", 1, code))
+			_, err := r.driver.Allocate(100)
+			var failed *gomem.DriverError
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, code, failed.Code)
+			assert.Equal(t, "zeMemAllocDevice", failed.Call)
+			assert.NotEmpty(t, failed.Name)
+			assert.Equal(t, kind, failed.Kind)
+			r.software.Reset()
+			r.free(r.allocate(100), 100)
+		})
+	}
+	r := open(t, nil, 0)
+	a := r.allocate(100)
+	require.NoError(t, r.software.Fail("zeCommandListAppendMemoryFill", 1, unsupportedSize))
+	err := r.driver.Fill(a, []byte{1}, 1)
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, gomem.ErrTooLarge, "of an allocation only")
+	r.free(a, 100)
+}
+
+// TestUseAfterFreeIsLost: a real illegal access on the device, not an injected code.
+func TestUseAfterFreeIsLost(t *testing.T) {
+	r := open(t, settings{"quarantine": 1}, 0)
+	a, b := r.allocate(4096), r.allocate(4096)
+	r.free(a, 4096)
+	require.NoError(t, r.driver.Synchronize())
+	r.requireLive(1)
+	err := errors.Join(r.driver.CopyWithin(b, a, 4096), r.driver.Synchronize())
+	require.ErrorIs(t, err, gomem.ErrLost)
+	_, err = r.driver.Allocate(1)
+	assert.ErrorIs(t, err, gomem.ErrLost, "the next call, too")
+	assert.ErrorIs(t, r.driver.Free(gomem.Block{Address: b, Bytes: 4096}), gomem.ErrLost)
+	_, err = r.driver.Memory()
+	assert.ErrorIs(t, err, gomem.ErrLost)
+	r.software.Reset() // the block waits to be freed
+}
+
+func TestClosedDriver(t *testing.T) {
+	library, software := library(t)
+	software.Reset()
+	driver, err := library.Open("sim:0", 0)
+	require.NoError(t, err)
+	address, err := driver.Allocate(100)
+	require.NoError(t, err)
+	require.NoError(t, driver.Free(gomem.Block{Address: address, Bytes: 100}))
+	require.NoError(t, driver.Close())
+	for made, gone := range map[string]string{"zeContextCreate": "zeContextDestroy", "zeCommandListCreateImmediate": "zeCommandListDestroy",
+		"zeEventPoolCreate": "zeEventPoolDestroy", "zeEventCreate": "zeEventDestroy"} {
+		assert.Positive(t, software.Calls(made), made)
+		assert.Equal(t, software.Calls(made), software.Calls(gone), gone)
+	}
+	_, err = driver.Allocate(1)
+	assert.ErrorIs(t, err, levelzero.ErrClosed)
+	assert.ErrorIs(t, driver.Free(gomem.Block{Address: address, Bytes: 1}), levelzero.ErrClosed)
+	assert.ErrorIs(t, driver.SetStream(0, 0), levelzero.ErrClosed)
+	assert.ErrorIs(t, driver.Join(1, 0), levelzero.ErrClosed)
+	assert.Zero(t, driver.PendingFree())
+	assert.Zero(t, driver.Stream())
+	assert.NoError(t, driver.Synchronize())
+	_, err = driver.Memory()
+	assert.NoError(t, err)
+}
+
+// TestManyThreads: all operations at once, with contents checked, over a slow device.
+func TestManyThreads(t *testing.T) {
+	inAllModes(t, func(t *testing.T, r *rig) {
+		var group sync.WaitGroup
+		for worker := range 4 {
+			host, pointer := soft.Bytes(t, 10_000)
+			group.Go(func() {
+				for i := range 40 {
+					n := uint64(1 + (i*997+worker*31)%10_000)
+					a, err := r.driver.Allocate(n)
+					if !assert.NoError(t, err) {
+						return
+					}
+					mark := byte(worker*50 + i)
+					assert.NoError(t, r.driver.Fill(a, []byte{mark}, n))
+					assert.NoError(t, r.driver.CopyOut(pointer, a, n))
+					for _, b := range host[:n] {
+						if b != mark {
+							t.Errorf("worker %d, round %d: %d instead of %d", worker, i, b, mark)
+							return
+						}
+					}
+					assert.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n}))
+					if i%10 == worker {
+						assert.NoError(t, r.driver.Synchronize())
+						_, err := r.driver.Room(0)
+						assert.NoError(t, err)
+						_, err = r.driver.Memory()
+						assert.NoError(t, err)
+					}
+				}
+			})
+		}
+		group.Wait()
+	})
+}
+
+// TestNoAllocationOnTheHotPath: the pair makes no garbage in Go.
+func TestNoAllocationOnTheHotPath(t *testing.T) {
+	r := open(t, settings{"quarantine": 0}, 0)
+	r.free(r.allocate(1000), 1000)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		address, err := r.driver.Allocate(1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.driver.Free(gomem.Block{Address: address, Bytes: 1000}); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}

@@ -1,0 +1,317 @@
+package levelzero_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tack-memory/tack-memory/backends/dl"
+	"github.com/tack-memory/tack-memory/backends/levelzero"
+	"github.com/tack-memory/tack-memory/gomem"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
+)
+
+// hostModes are those in which a host's list can be used: the driver can wait for it.
+var hostModes = []settings{{"quarantine": 1}, {"quarantine": 0, "free_policies": 0}, {"quarantine": 1, "api_version": version(6), "free_policies": 0}}
+
+const blockBytes = 64 << 10
+
+// TestHostsList: after SetStream our work takes its place among the host's, in the order of the calls, whether the host's list is in order
+// or not; and nothing is ever appended to that list by us.
+func TestHostsList(t *testing.T) {
+	for _, mode := range hostModes {
+		for _, inOrder := range []bool{true, false} {
+			if inOrder && !mode.inOrder() {
+				continue
+			}
+			t.Run(mode.String(), func(t *testing.T) {
+				r := open(t, mode, 0)
+				before := r.allocate(blockBytes) // in our own context
+				require.NoError(t, r.driver.Fill(before, []byte{1}, blockBytes))
+				ours := r.driver.Stream()
+				context := r.host.context()
+				list := r.host.list(context, inOrder)
+				require.NoError(t, r.driver.SetStream(context, list))
+				assert.Equal(t, list, r.driver.Stream())
+				assert.NotEqual(t, ours, list)
+				require.NoError(t, r.software.Set("delay_us", 3000))
+
+				a := r.allocate(blockBytes)
+				for i := range 3 {
+					r.host.fill(list, a, 9, blockBytes)
+					assert.Equal(t, byte(9), r.read(a, blockBytes)[blockBytes-1], "a copy out comes after what the host has queued")
+					r.write(a, noise(blockBytes, uint32(i)))
+					r.host.fill(list, a, 4, 10)
+					copied := r.read(a, blockBytes)
+					assert.Equal(t, []byte{4, 4, 4, 4, 4, 4, 4, 4, 4, 4}, copied[:10], "what the host queues later comes later")
+					assert.Equal(t, noise(blockBytes, uint32(i))[10:], copied[10:])
+					require.NoError(t, r.driver.Fill(a, []byte{7}, blockBytes))
+					r.host.fill(list, a, 5, 1)
+					r.host.wait(list)
+					assert.Equal(t, []byte{5, 7}, r.read(a, 2))
+				}
+				b := r.allocate(100)
+				r.host.fill(list, b, 3, 100)
+				r.free(b, 100)
+				assert.Positive(t, r.driver.PendingFree(), "the host still uses it")
+				r.free(a, blockBytes)
+				r.free(before, blockBytes)
+				require.NoError(t, r.driver.SetStream(0, 0))
+				assert.Zero(t, r.driver.PendingFree())
+				r.requireLive(0)
+				assert.Equal(t, ours, r.driver.Stream(), "back to our own")
+				r.host.Must("zeCommandListDestroy", list)
+				r.host.Must("zeContextDestroy", context)
+			})
+		}
+	}
+}
+
+// TestHostAppendsFromItsOwnThread: the host goes on appending to its list while we work. The software driver refuses two threads that
+// append to one list.
+func TestHostAppendsFromItsOwnThread(t *testing.T) {
+	r := open(t, settings{"delay_us": 20}, 0)
+	context := r.host.context()
+	list := r.host.list(context, true)
+	require.NoError(t, r.driver.SetStream(context, list))
+	theirs := r.host.memory(context, blockBytes)
+	pattern, place := soft.Bytes(t, 1)
+	pattern[0] = 8
+	var stop atomic.Bool
+	var group sync.WaitGroup
+	group.Go(func() {
+		for !stop.Load() {
+			assert.Zero(t, r.host.Call("zeCommandListAppendMemoryFill", list, theirs, soft.Place(place), 1, 100, 0, 0, 0))
+			assert.Zero(t, r.host.Call("zeCommandListHostSynchronize", list, ^uint64(0)))
+		}
+	})
+	for i := range 100 {
+		a := r.allocate(1000)
+		require.NoError(t, r.driver.Fill(a, []byte{byte(i)}, 1000))
+		require.Equal(t, byte(i), r.read(a, 1000)[999])
+		r.free(a, 1000)
+	}
+	stop.Store(true)
+	group.Wait()
+	require.NoError(t, r.driver.Free(gomem.Block{Address: theirs, Bytes: blockBytes, How: gomem.HowLevelZero}))
+	require.NoError(t, r.driver.SetStream(0, 0))
+	r.host.Must("zeCommandListDestroy", list)
+	r.host.Must("zeContextDestroy", context)
+}
+
+// TestBlocksAreFreedInTheirContext: whatever context is the newest, and whatever was allocated where.
+func TestBlocksAreFreedInTheirContext(t *testing.T) {
+	for _, mode := range hostModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := open(t, mode, 0)
+			context := r.host.context()
+			own := []uint64{r.allocate(100), r.allocate(100)}
+			require.NoError(t, r.driver.SetStream(context, 0))
+			lent := []uint64{r.allocate(100), r.allocate(100)}
+			theirs := []uint64{r.host.memory(context, 100), r.host.memory(context, 100)}
+			freeOne := func() {
+				r.free(own[0], 100)
+				r.free(lent[0], 100)
+				require.NoError(t, r.driver.Free(gomem.Block{Address: theirs[0], Bytes: 100, How: gomem.HowLevelZero}))
+				own, lent, theirs = own[1:], lent[1:], theirs[1:]
+				require.NoError(t, r.driver.Synchronize())
+				r.requireLive(int64(3 * len(own)))
+			}
+			freeOne()
+			require.NoError(t, r.driver.SetStream(0, 0))
+			freeOne() // the host's context was left, and is still there
+			r.host.Must("zeContextDestroy", context)
+		})
+	}
+}
+
+// TestMemoryOfTwoContexts: whichever context is set, memory of both can be read, written, filled and copied, in the order of the calls.
+func TestMemoryOfTwoContexts(t *testing.T) {
+	for _, mode := range hostModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := open(t, merged(mode, settings{"delay_us": 500, "jitter_us": 1000}), 0)
+			context := r.host.context()
+			list := r.host.list(context, mode.inOrder())
+			own := r.allocate(blockBytes)
+			require.NoError(t, r.driver.SetStream(context, list))
+			lent := r.allocate(blockBytes)
+			for _, bound := range []struct{ context, list uint64 }{{context, list}, {context, 0}, {0, 0}} {
+				require.NoError(t, r.driver.SetStream(bound.context, bound.list))
+				for i, pair := range [][2]uint64{{own, lent}, {lent, own}, {lent, lent}, {own, own}} {
+					to, from := pair[0], pair[1]
+					require.NoError(t, r.driver.Fill(to, []byte{1}, blockBytes))
+					content := noise(blockBytes, uint32(i))
+					r.write(from, content)
+					require.NoError(t, r.driver.CopyWithin(to+1, from, blockBytes/2-1))
+					require.NoError(t, r.driver.Fill(from+blockBytes/2, []byte{3}, 100))
+					require.Equal(t, content[:blockBytes/2-1], r.read(to, blockBytes)[1:blockBytes/2], "pair %d", i)
+					require.Equal(t, []byte{3}, r.read(from+blockBytes/2, 1))
+				}
+			}
+			r.free(own, blockBytes)
+			r.free(lent, blockBytes)
+			require.NoError(t, r.driver.Synchronize())
+			require.NoError(t, r.driver.SetStream(0, 0))
+			r.host.Must("zeCommandListDestroy", list)
+			r.host.Must("zeContextDestroy", context)
+		})
+	}
+}
+
+// TestHostsListFirst: a host's context that is set before anything else makes none of our own.
+func TestHostsListFirst(t *testing.T) {
+	r := open(t, nil, 0)
+	context := r.host.context()
+	list := r.host.list(context, true)
+	contexts := r.software.Calls("zeContextCreate")
+	require.NoError(t, r.driver.SetStream(0, list), "a list tells its context")
+	r.free(r.allocate(100), 100)
+	assert.Equal(t, contexts, r.software.Calls("zeContextCreate"))
+	other := r.host.context()
+	otherList := r.host.list(other, true)
+	require.NoError(t, r.driver.SetStream(other, otherList), "from one host to another")
+	r.free(r.allocate(100), 100)
+	require.NoError(t, r.driver.SetStream(0, 0))
+	for _, handle := range []uint64{list, otherList} {
+		r.host.Must("zeCommandListDestroy", handle)
+	}
+	for _, handle := range []uint64{context, other} {
+		r.host.Must("zeContextDestroy", handle)
+	}
+	assert.Equal(t, r.software.Calls("zeEventPoolCreate"), r.software.Calls("zeEventPoolDestroy")+1, "what was made in their contexts is gone")
+}
+
+func TestSetStreamRefusesWhatIsNone(t *testing.T) {
+	r := open(t, nil, 0)
+	stream := r.driver.Stream()
+	context, other := r.host.context(), r.host.context()
+	list := r.host.list(context, true)
+	regular := r.host.AskLast("zeCommandListCreate", context, r.host.device, r.host.desc(0xf))
+	for name, wrong := range map[string]struct{ context, list uint64 }{
+		"no list":              {context, 0xdead0},
+		"no context":           {0xdead0, 0},
+		"no immediate list":    {context, regular},
+		"of another context":   {other, list},
+		"none, no context":     {0, 0xdead0},
+		"a context for a list": {0, context},
+	} {
+		err := r.driver.SetStream(wrong.context, wrong.list)
+		var failed *gomem.DriverError
+		require.ErrorAs(t, err, &failed, name)
+		if wrong.list != 0 {
+			assert.ErrorIs(t, err, gomem.ErrInvalidHandle, name)
+		}
+		assert.Equal(t, stream, r.driver.Stream())
+		a := r.allocate(100)
+		r.write(a, noise(100, 1))
+		assert.Equal(t, noise(100, 1), r.read(a, 100), "nothing changed")
+		r.free(a, 100)
+	}
+	r.host.Must("zeCommandListDestroy", list)
+	r.host.Must("zeCommandListDestroy", regular)
+	for _, handle := range []uint64{context, other} {
+		r.host.Must("zeContextDestroy", handle)
+	}
+}
+
+// TestLoaderThatCannotWaitForAList: a host's list is refused, and says what is needed; its context can be used.
+func TestLoaderThatCannotWaitForAList(t *testing.T) {
+	hide := hiding{dl.System, func(s dl.Symbol) bool { return s.Name == "zeCommandListHostSynchronize" }}
+	for _, load := range []func() *levelzero.Library{
+		func() *levelzero.Library {
+			library, err := levelzero.Load(hide, []dl.Candidate{{Name: soft.Library(t, soft.LevelZero)}})
+			require.NoError(t, err)
+			return library
+		},
+		func() *levelzero.Library { // a new loader, an old driver
+			library, software := library(t)
+			require.NoError(t, software.Set("api_version", version(5)))
+			return library
+		},
+	} {
+		library := load()
+		driver, err := library.Open("sim:0", 0)
+		require.NoError(t, err)
+		r := &rig{t: t, driver: driver, software: library.Software(), host: newFramework(t, 0)}
+		context := r.host.context()
+		list := r.host.list(context, false)
+		assert.ErrorContains(t, driver.SetStream(context, list), "from version 1.6 of Level Zero on")
+		require.NoError(t, driver.SetStream(context, 0))
+		assert.Zero(t, driver.Stream(), "a queue")
+		a := r.allocate(100)
+		assert.ErrorContains(t, driver.Join(list, 0), "from version 1.6 of Level Zero on")
+		r.write(a, noise(100, 1))
+		assert.Equal(t, noise(100, 1), r.read(a, 100))
+		r.free(a, 100)
+		require.NoError(t, driver.Close())
+		r.host.Must("zeCommandListDestroy", list)
+		r.host.Must("zeContextDestroy", context)
+		library.Software().Reset()
+	}
+}
+
+// TestJoin: what is queued on one list is done before what another list gets afterwards.
+func TestJoin(t *testing.T) {
+	r := open(t, settings{"delay_us": 3000}, 0)
+	context := r.host.context()
+	require.NoError(t, r.driver.SetStream(context, 0))
+	a := r.allocate(blockBytes)
+	list, other := r.host.list(context, true), r.host.list(context, true)
+	for i := range 4 {
+		r.host.fill(list, a, byte(i), blockBytes)
+	}
+	require.NoError(t, r.driver.Join(list, 0))
+	assert.Equal(t, byte(3), r.read(a, blockBytes)[0], "our copy waits for the host's work")
+	for i := range 4 {
+		require.NoError(t, r.driver.Fill(a, []byte{byte(10 + i)}, blockBytes))
+	}
+	require.NoError(t, r.driver.Join(0, list))
+	require.NoError(t, r.driver.Join(list, list))
+	host, pointer := soft.Bytes(t, blockBytes)
+	r.host.Must("zeCommandListAppendMemoryCopy", list, soft.Place(pointer), a, blockBytes, 0, 0, 0)
+	require.NoError(t, r.driver.Join(list, other))
+	assert.Equal(t, byte(13), host[0], "the host's copy waits for our work")
+	r.free(a, blockBytes)
+	require.NoError(t, r.driver.SetStream(0, 0))
+	for _, handle := range []uint64{list, other} {
+		r.host.Must("zeCommandListDestroy", handle)
+	}
+	r.host.Must("zeContextDestroy", context)
+}
+
+// TestFreeAfterAnotherList: adopted memory that another list of the host may still use stays until that list has passed.
+func TestFreeAfterAnotherList(t *testing.T) {
+	for _, mode := range hostModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := open(t, mode, 0)
+			context := r.host.context()
+			require.NoError(t, r.driver.SetStream(context, 0))
+			list := r.host.list(context, false)
+			a := r.host.memory(context, blockBytes)
+			require.NoError(t, r.software.Set("delay_us", 50_000))
+			for i := range 30 {
+				r.host.fill(list, a, byte(i), blockBytes)
+			}
+			require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: blockBytes, How: gomem.HowLevelZero, Stream: list}))
+			b := r.allocate(10) // looks whether the block is free
+			assert.GreaterOrEqual(t, r.driver.PendingFree(), uint64(blockBytes))
+			assert.Zero(t, r.software.Calls("zeMemFree")+r.software.Calls("zeMemFreeExt"))
+			require.NoError(t, r.software.Set("delay_us", 0))
+			require.NoError(t, r.driver.Synchronize(), "it waits for the list")
+			assert.Zero(t, r.driver.PendingFree())
+			r.host.wait(list) // nothing met freed memory
+
+			c := r.host.memory(context, 100) // a list that is gone uses nothing
+			r.host.Must("zeCommandListDestroy", list)
+			require.NoError(t, r.driver.Free(gomem.Block{Address: c, Bytes: 100, How: gomem.HowLevelZero, Stream: list}))
+			require.NoError(t, r.driver.Synchronize())
+			assert.Zero(t, r.driver.PendingFree())
+			r.free(b, 10)
+			require.NoError(t, r.driver.SetStream(0, 0))
+			r.host.Must("zeContextDestroy", context)
+		})
+	}
+}

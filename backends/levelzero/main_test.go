@@ -1,0 +1,210 @@
+package levelzero_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tack-memory/tack-memory/backends/dl"
+	"github.com/tack-memory/tack-memory/backends/levelzero"
+	"github.com/tack-memory/tack-memory/backends/softdriver"
+	"github.com/tack-memory/tack-memory/gomem"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
+)
+
+// The tests run over the software driver: two devices of this size.
+const capacity = 64 << 20
+
+// The vendor's codes.
+const (
+	notReady                = 1
+	deviceLost              = 0x70000001
+	outOfHostMemory         = 0x70000002
+	outOfDeviceMemory       = 0x70000003
+	insufficientPermissions = 0x70010000
+	dependencyUnavailable   = 0x70020000
+	uninitialized           = 0x78000001
+	unsupportedFeature      = 0x78000003
+	invalidArgument         = 0x78000004
+	unsupportedSize         = 0x78000009
+	invalidEnumeration      = 0x7800000c
+	unknown                 = 0x7ffffffe
+)
+
+// version is a version of the interface as drivers tell it.
+func version(minor int64) int64 { return 1<<16 | minor }
+
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"TMSOFT_DEVICES": "2", "TMSOFT_CAPACITY": fmt.Sprint(capacity)} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	soft.Main(m)
+}
+
+// library is the software driver, which is the same for all tests; what we know of it is asked anew.
+func library(t testing.TB) (*levelzero.Library, *softdriver.Control) {
+	t.Helper()
+	library := load(t, soft.Library(t, soft.LevelZero))
+	software := library.Software()
+	require.NotNil(t, software)
+	return library, software
+}
+
+func load(t testing.TB, file string) *levelzero.Library {
+	t.Helper()
+	library, err := levelzero.Load(dl.System, []dl.Candidate{{Name: file}})
+	require.NoError(t, err)
+	return library
+}
+
+// fresh is a driver of its own, which nobody has started.
+func fresh(t testing.TB) *levelzero.Library { return load(t, soft.Fresh(t, soft.LevelZero)) }
+
+// settings of the software driver, by key.
+type settings map[string]int64
+
+// modes are the ways a device can be: in-order lists or a queue with fences, frees deferred by the driver or by us, freed addresses dead
+// for ever or used again at once, slow or not.
+var modes = []settings{
+	{"quarantine": 1},
+	{"quarantine": 1, "free_policies": 0},
+	{"quarantine": 0, "free_policies": 0, "delay_us": 200, "jitter_us": 300},
+	{"quarantine": 1, "api_version": version(6)},
+	{"quarantine": 1, "api_version": version(4), "free_policies": 0, "delay_us": 200, "jitter_us": 300},
+	{"quarantine": 0, "api_version": version(4), "delay_us": 200, "jitter_us": 300},
+}
+
+func (s settings) String() string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		parts = append(parts, fmt.Sprintf("%s=%d", key, s[key]))
+	}
+	return strings.Join(parts, ",")
+}
+
+// inOrder reports whether the driver has in-order lists under these settings.
+func (s settings) inOrder() bool { return s["api_version"] == 0 || s["api_version"] >= version(7) }
+
+// defers reports whether the driver defers frees.
+func (s settings) defers() bool {
+	policies, set := s["free_policies"]
+	return !set || policies != 0
+}
+
+// inAllModes runs a test once a mode.
+func inAllModes(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) { test(t, open(t, mode, 0)) })
+	}
+}
+
+// rig is an open device over the software driver.
+type rig struct {
+	t        testing.TB
+	driver   *levelzero.Driver
+	software *softdriver.Control
+	host     *framework
+	ordinal  int
+}
+
+// open opens a device under some settings. At the end of the test nothing may be left on it.
+func open(t testing.TB, s settings, ordinal int) *rig {
+	t.Helper()
+	library, software := library(t)
+	if ordinal == 0 {
+		software.Reset()
+	}
+	for key, value := range s {
+		require.NoError(t, software.Set(key, value))
+	}
+	driver, err := library.Open(fmt.Sprintf("sim:%d", ordinal), ordinal)
+	require.NoError(t, err)
+	assert.Equal(t, s.inOrder(), driver.Facts().InOrder)
+	assert.Equal(t, s.defers(), driver.Facts().DefersFrees)
+	r := &rig{t, driver, software, newFramework(t, ordinal), ordinal}
+	t.Cleanup(func() {
+		r.requireEmpty()
+		assert.NoError(t, driver.Close())
+		assert.NoError(t, driver.Close(), "closing twice")
+		software.Reset()
+	})
+	return r
+}
+
+// figure reads a figure of the device.
+func (r *rig) figure(key string) int64 {
+	r.t.Helper()
+	value, err := r.software.Get(fmt.Sprintf("%s.%d", key, r.ordinal))
+	require.NoError(r.t, err)
+	return value
+}
+
+// requireEmpty waits for the device, and sees that all memory is back. A driver that defers frees does them in a while.
+func (r *rig) requireEmpty() {
+	r.t.Helper()
+	require.NoError(r.t, r.driver.Synchronize())
+	_, err := r.driver.Trim()
+	require.NoError(r.t, err)
+	assert.Zero(r.t, r.driver.PendingFree(), "blocks that wait to be freed")
+	r.requireLive(0)
+	assert.Zero(r.t, r.figure("reserved"), "bytes taken from the device")
+}
+
+// requireLive sees that so many blocks are left on the device, now or soon.
+func (r *rig) requireLive(blocks int64) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool { return r.figure("live") == blocks }, 10*time.Second, time.Millisecond, "live blocks")
+}
+
+func (r *rig) allocate(nbytes uint64) uint64 {
+	r.t.Helper()
+	address, err := r.driver.Allocate(nbytes)
+	require.NoError(r.t, err)
+	require.NotZero(r.t, address)
+	return address
+}
+
+func (r *rig) free(address, nbytes uint64) {
+	r.t.Helper()
+	require.NoError(r.t, r.driver.Free(gomem.Block{Address: address, Bytes: nbytes}))
+}
+
+// write puts bytes on the device.
+func (r *rig) write(address uint64, content []byte) {
+	r.t.Helper()
+	host, pointer := soft.Bytes(r.t, len(content))
+	copy(host, content)
+	require.NoError(r.t, r.driver.CopyIn(address, pointer, uint64(len(content))))
+	clear(host) // it is no longer needed
+}
+
+// read gets bytes from the device.
+func (r *rig) read(address uint64, nbytes int) []byte {
+	r.t.Helper()
+	host, pointer := soft.Bytes(r.t, nbytes)
+	require.NoError(r.t, r.driver.CopyOut(pointer, address, uint64(nbytes)))
+	return append([]byte(nil), host...)
+}
+
+// noise is a content that repeats nowhere soon.
+func noise(n int, seed uint32) []byte {
+	content := make([]byte, n)
+	x := seed*2654435761 + 1
+	for i := range content {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		content[i] = byte(x)
+	}
+	return content
+}

@@ -1,0 +1,381 @@
+#include "device.h"
+#include <stdlib.h>
+#include <time.h>
+
+/* ---- giving memory back
+ *
+ * zeMemFree looks at nothing: memory that queued work uses must not be given to it. So each block that is freed is on a list until everything
+ * that was queued before its free, as far as we know of it, is done. Only then is it given to the driver, and only then does it no longer
+ * count. Where the driver defers frees (zeMemFreeExt with DEFER_FREE) it gets the block that way, which is safe also if a command that we do
+ * not know of uses it. To give it at once, before its users are done, would free it no earlier, and nothing would tell when: the driver does
+ * that some time after the last of them, and what may be allocated next depends on it. */
+
+/* Trying again would not help: the block is none, or the device is lost. */
+static bool final(uint32_t code) {
+	return code == TML_INVALID_ARGUMENT || code == TML_INVALID_NULL_POINTER || code == TML_INVALID_NULL_HANDLE || tml_lost(code);
+}
+
+/* What a block takes from the device. */
+static uint64_t in_pages(uint64_t bytes, uint64_t page) { return page > 1 ? (bytes + page - 1) / page * page : bytes; }
+
+static int64_t now_us(void) {
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* How long what tml_room has read is good for an allocation: long enough for a caller that asks and then allocates. */
+enum { NEWS_US = 2000 };
+
+static void append(tml_device *d, tml_pending *node) {
+	node->next = NULL;
+	pthread_mutex_lock(&d->lock);
+	*d->last = node;
+	d->last = &node->next;
+	pthread_mutex_unlock(&d->lock);
+}
+
+tml_status tml_lies_in(tml_device *d, ze_context_handle_t context, uint64_t address, bool *lies) {
+	ze_memory_allocation_properties_t properties = { .stype = TML_S_ALLOCATION_PROPERTIES };
+	tml_status status = TML_TRY(d->api, zeMemGetAllocProperties, context, (void *)(uintptr_t)address, &properties, NULL);
+	*lies = !status.code && (uint32_t)properties.type == TML_MEMORY_TYPE_DEVICE;
+	return status;
+}
+
+/* The context in which a block was allocated, which is the one that it must be freed in. Where that cannot be asked now it is a guess, which
+ * give_back corrects. */
+static ze_context_handle_t context_of(tml_device *d, uint64_t address, bool ours) {
+	if (!tml_two_contexts(d)) return d->own.context ? d->own.context : d->lent;
+	pthread_mutex_lock(&d->lock);
+	bool none_own = !d->live_own, none_lent = !d->live_lent;
+	pthread_mutex_unlock(&d->lock);
+	if (ours && none_own != none_lent) return none_own ? d->lent : d->own.context;
+	ze_context_handle_t first = ours ? d->own.context : d->lent, other = ours ? d->lent : d->own.context;
+	bool lies;
+	return tml_lies_in(d, first, address, &lies).code || lies ? first : other;
+}
+
+/* Gives a block to the driver. A driver that defers frees may do so a little later than we know of, and only the figure of free memory tells
+ * when; without one, nothing is deferred. */
+static tml_status release(tml_device *d, ze_context_handle_t context, uint64_t address, bool *deferred) {
+	void *block = (void *)(uintptr_t)address;
+	*deferred = d->facts.defers_frees && __atomic_load_n(&d->told, __ATOMIC_RELAXED);
+	if (*deferred) {
+		ze_memory_free_ext_desc_t desc = { .stype = TML_S_FREE_DESC, .freePolicy = TML_DEFER_FREE };
+		tml_status status = TML_TRY(d->api, zeMemFreeExt, context, &desc, block);
+		if (!status.code || final(status.code)) return status;
+		*deferred = false;
+	}
+	return TML_TRY(d->api, zeMemFree, context, block);
+}
+
+static tml_status give_back(tml_device *d, tml_pending *node, bool keep_always) {
+	bool deferred;
+	uint64_t pages = node->pages;
+	pthread_mutex_lock(&d->lock);
+	d->unsure += pages;
+	pthread_mutex_unlock(&d->lock);
+	tml_status status = release(d, node->context, node->address, &deferred);
+	if (status.code == TML_INVALID_ARGUMENT && tml_two_contexts(d)) {
+		ze_context_handle_t other = node->context == d->lent ? d->own.context : d->lent;
+		if (!release(d, other, node->address, &deferred).code) status = TML_OK;
+	}
+	bool keep = status.code && (keep_always || !final(status.code));
+	pthread_mutex_lock(&d->lock);
+	d->unsure -= pages;
+	if (!keep) d->pending_pages -= pages;
+	if (deferred && !status.code) {
+		d->returning += pages;
+		d->slack += pages - node->bytes;
+	}
+	pthread_mutex_unlock(&d->lock);
+	if (keep) {
+		append(d, node);
+		return status;
+	}
+	__atomic_fetch_sub(&d->pending_bytes, node->bytes, __ATOMIC_RELAXED);
+	free(node);
+	return status;
+}
+
+/* Learns which frees are behind everything, without waiting. */
+static void look(tml_device *d) {
+	if (d->host) {  /* our own list is never behind then */
+		uint64_t number = tml_frees(d);
+		if (tml_wait_for(d, d->host, 0).code) return;
+		pthread_mutex_lock(&d->lock);
+		tml_passed(d, number);
+	} else {
+		pthread_mutex_lock(&d->lock);
+		tml_look_at_marks(d);
+	}
+	pthread_mutex_unlock(&d->lock);
+	tml_set_mark(d);  /* for frees that found no room for one */
+}
+
+/* Takes the first block off the list if it is known to be out of use. */
+static tml_pending *take_ready(tml_device *d) {
+	pthread_mutex_lock(&d->lock);
+	tml_pending *node = d->first;
+	if (node && (node->number > d->done || (node->after && tml_wait_for(d, node->after, 0).code))) node = NULL;
+	if (node && !(d->first = node->next)) d->last = &d->first;
+	pthread_mutex_unlock(&d->lock);
+	return node;
+}
+
+/* Gives back what the device is done with. An error stays with its block, for tml_synchronize to meet again and to report: the caller here
+ * wants other memory. */
+static void reap_ready(tml_device *d) {
+	if (!__atomic_load_n(&d->pending_bytes, __ATOMIC_RELAXED)) return;
+	look(d);
+	for (tml_pending *node; (node = take_ready(d)) && !give_back(d, node, true).code;) {}
+}
+
+/* Waits for a host's list that may use a block. One that is gone uses nothing any more. */
+static tml_status wait_after(tml_device *d, ze_command_list_handle_t after) {
+	tml_status status = after ? tml_wait_for(d, after, UINT64_MAX) : TML_OK;
+	return final(status.code) && !tml_lost(status.code) ? TML_OK : status;
+}
+
+static tml_status reap_all(tml_device *d) {
+	pthread_mutex_lock(&d->lock);
+	tml_pending *list = d->first;
+	uint64_t done = d->done;
+	d->first = NULL;
+	d->last = &d->first;
+	pthread_mutex_unlock(&d->lock);
+	tml_status first = TML_OK;
+	while (list) {
+		tml_pending *node = list;
+		list = node->next;
+		if (node->number > done) {  /* freed while we waited */
+			append(d, node);
+			continue;
+		}
+		tml_status status = wait_after(d, node->after);
+		if (status.code) append(d, node);
+		else status = give_back(d, node, false);
+		first = tml_first(first, status);
+	}
+	return first;
+}
+
+/* Takes a reading of the figure to see whether deferred memory is back: what is in use and not ours is as much as before it was given to the
+ * driver. last: it is not waited for any longer, so the rest must be of others. */
+static bool returned(tml_device *d, const tml_figure *figure, bool last) {
+	pthread_mutex_lock(&d->lock);
+	uint64_t total = d->facts.total, used = figure->free < total ? total - figure->free : 0, ours = d->held + d->pending_pages;
+	uint64_t beyond = used > ours ? used - ours : 0;
+	bool back = !d->returning || !figure->source || beyond <= d->beyond + d->slack;
+	if (back || last) {
+		d->returning = d->slack = 0;
+		if (figure->source) d->beyond = beyond;
+	}
+	pthread_mutex_unlock(&d->lock);
+	return back || last;
+}
+
+/* Waits for memory that the driver frees some time after it got it. Others, and a host framework whose memory was adopted, may take memory just now,
+ * which looks the same, so it is not waited for long: 6 ms in all. (With 0.4 s a full device under such a host spent most of its time here.) */
+static void await_return(tml_device *d) {
+	enum { FIRST_NS = 50000, STEPS = 7 };
+	pthread_mutex_lock(&d->lock);
+	bool returning = d->returning;
+	pthread_mutex_unlock(&d->lock);
+	for (int i = 0; returning; i++) {
+		tml_figure figure = tml_memory(d);
+		returning = !returned(d, &figure, i == STEPS);
+		if (returning) nanosleep(&(struct timespec){ 0, FIRST_NS << i }, NULL);
+	}
+}
+
+tml_status tml_synchronize(tml_device *d) {
+	uint64_t number = tml_frees(d);
+	tml_status status = d->host ? tml_wait_for(d, d->host, UINT64_MAX) : TML_OK;
+	if (!status.code) status = tml_wait(d, d->now);
+	if (status.code) return status;
+	pthread_mutex_lock(&d->lock);
+	tml_passed(d, number);
+	tml_look_at_marks(d);
+	pthread_mutex_unlock(&d->lock);
+	/* What the device has now, to see afterwards whether what was freed is back. */
+	if (__atomic_load_n(&d->told, __ATOMIC_RELAXED) && __atomic_load_n(&d->pending_bytes, __ATOMIC_RELAXED)) {
+		tml_figure figure = tml_memory(d);
+		returned(d, &figure, false);
+	}
+	status = reap_all(d);
+	await_return(d);
+	return status;
+}
+
+/* The block is not live any more. What was no block of ours, which its free will tell, was not counted either. */
+static void forget(tml_device *d, uint64_t bytes, ze_context_handle_t context) {
+	pthread_mutex_lock(&d->lock);
+	uint64_t pages = in_pages(bytes, d->page), *live = context == d->own.context ? &d->live_own : &d->live_lent;
+	d->held -= pages < d->held ? pages : d->held;
+	if (*live) --*live;
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* A block of ours is somebody else's now: the core counts it no more, and neither does the rule of capacity, which sees it among the others'. It stays
+ * one of its context's blocks, so that the context is not ended under it. */
+void tml_disown(tml_device *d, uint64_t bytes) {
+	pthread_mutex_lock(&d->lock);
+	uint64_t pages = in_pages(bytes, d->page);
+	d->held -= pages < d->held ? pages : d->held;
+	d->beyond += pages;
+	pthread_mutex_unlock(&d->lock);
+}
+
+tml_status tml_free(tml_device *d, uint64_t address, uint64_t bytes, bool ours, ze_command_list_handle_t after) {
+	if (after == d->host || after == d->now->list) after = NULL;
+	ze_context_handle_t context = context_of(d, address, ours);
+	if (ours) forget(d, bytes, context);
+	tml_pending *node = calloc(1, sizeof *node);
+	if (!node) {  /* no host memory for the list: wait now */
+		tml_status status = d->host ? tml_wait_for(d, d->host, UINT64_MAX) : TML_OK;
+		if (!status.code) status = tml_wait(d, d->now);
+		if (!status.code) status = wait_after(d, after);
+		bool deferred;
+		return status.code ? status : release(d, context, address, &deferred);
+	}
+	*node = (tml_pending){ .address = address, .bytes = bytes, .context = context, .after = after };
+	__atomic_fetch_add(&d->pending_bytes, bytes, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&d->lock);
+	node->pages = in_pages(bytes, d->page);
+	d->pending_pages += node->pages;
+	if (!ours) d->beyond -= node->pages < d->beyond ? node->pages : d->beyond;  /* now it is counted */
+	node->number = ++d->frees;
+	*d->last = node;
+	d->last = &node->next;
+	pthread_mutex_unlock(&d->lock);
+	return tml_set_mark(d);
+}
+
+/* ---- allocation */
+
+/* zeMemAllocDevice can promise more than the device has: it succeeds, and the work that uses the memory fails, or ends the process. So what
+ * may be promised is decided here.
+ *
+ * The device's memory is the size that zeDeviceGetMemoryProperties tells for the memory that is allocated from. Of it go: what we have,
+ * live or freed and not known to be back, rounded to the driver's pages; and what is used by others, which is what Sysman (or the driver's
+ * figure of usable size) says is not free, less ours. Where neither can be read, others are not seen, and all but a sixteenth is thought to
+ * be ours: then the rule still keeps our own allocations within the device. (The sixteenth is for what the driver itself needs, and for the
+ * pages of adopted blocks, of which only the bytes are known.) Memory that is promised and was never used is not missing in Sysman's figure,
+ * which is why that alone would not do.
+ *
+ * What we have is what this device counts itself, or what the caller of tml_room counts, whichever is more: memory that a host framework
+ * allocated and the core adopted is known to the core only. */
+
+uint64_t tml_spare(uint64_t total) { return total / 16; }
+
+/* What we have, with the lock held. */
+static uint64_t ours_now(const tml_device *d, uint64_t live) { return (live > d->held ? live : d->held) + d->pending_pages; }
+
+/* What of it is certainly in use on the device. */
+static uint64_t certain(tml_device *d, uint64_t live) {
+	pthread_mutex_lock(&d->lock);
+	uint64_t bytes = ours_now(d, live), unsure = d->unsure < bytes ? d->unsure : bytes;
+	pthread_mutex_unlock(&d->lock);
+	return bytes - unsure;
+}
+
+/* Reads what others use: the spare, and TML_UNKNOWN in *shown, where nothing tells. What we have may change while the figure is read, and then
+ * nobody knows which of it is in the figure: it is read again, and at last the less is taken for ours, so that others are never too few. */
+static tml_status read_others(tml_device *d, uint64_t live, uint64_t *others, uint64_t *shown) {
+	tml_figure figure;
+	uint64_t before, after = certain(d, live), total = d->facts.total;
+	enum { TRIES = 4 };
+	for (int i = 0; i < TRIES; i++) {
+		before = after;
+		figure = tml_memory(d);
+		after = certain(d, live);
+		if (before == after || !figure.source) break;
+	}
+	__atomic_store_n(&d->told, figure.source != TML_SOURCE_NONE, __ATOMIC_RELAXED);
+	returned(d, &figure, false);
+	uint64_t used = figure.free < total ? total - figure.free : 0, least = before < after ? before : after;
+	*others = !figure.source ? tml_spare(total) : used > least ? used - least : 0;
+	*shown = figure.source ? *others : TML_UNKNOWN;
+	return tml_lost(figure.status.code) ? figure.status : TML_OK;
+}
+
+tml_result tml_room(tml_device *d, uint64_t live) {
+	tml_result room = { d->facts.total ? 0 : UINT64_MAX, TML_OK };
+	uint64_t others, shown;
+	reap_ready(d);
+	room.status = read_others(d, live, &others, &shown);
+	if (room.status.code) return room;
+	pthread_mutex_lock(&d->lock);
+	d->news_until = now_us() + NEWS_US;
+	d->news_others = others;
+	d->news_shown = shown;
+	uint64_t taken = ours_now(d, live) + others;
+	if (d->facts.total > taken) room.value = d->facts.total - taken;
+	if (d->page > 1) room.value -= room.value % d->page;
+	pthread_mutex_unlock(&d->lock);
+	return room;
+}
+
+/* Counts bytes that are about to be allocated, if there is room for them. */
+static bool reserve(tml_device *d, uint64_t bytes, uint64_t *page, tml_block *block) {
+	pthread_mutex_lock(&d->lock);
+	bool news = now_us() < d->news_until;  /* tml_room has just asked: one reading serves both */
+	uint64_t others = d->news_others;
+	block->others = d->news_shown;
+	d->news_until = 0;
+	pthread_mutex_unlock(&d->lock);
+	if (!news) block->status = read_others(d, 0, &others, &block->others);
+	if (block->status.code) return false;
+	pthread_mutex_lock(&d->lock);
+	*page = d->page;
+	block->held = d->held;
+	block->pending = d->pending_pages;
+	uint64_t total = d->facts.total, taken = d->held + d->pending_pages + others, more = in_pages(bytes, d->page);
+	block->refused = total && (more > total || taken > total - more);
+	if (!block->refused) {
+		d->held += more;
+		d->unsure += more;
+	}
+	pthread_mutex_unlock(&d->lock);
+	return !block->refused;
+}
+
+/* Counts a reservation as a live block, or takes it back. The driver's pages are known from the first block on. */
+static void conclude(tml_device *d, uint64_t bytes, uint64_t page, bool live) {
+	pthread_mutex_lock(&d->lock);
+	d->held -= in_pages(bytes, page);
+	d->unsure -= in_pages(bytes, page);
+	if (live) {
+		d->held += in_pages(bytes, d->page);
+		if (d->now == &d->own) d->live_own++;
+		else d->live_lent++;
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+static void learn_page(tml_device *d, void *address) {
+	ze_memory_allocation_properties_t properties = { .stype = TML_S_ALLOCATION_PROPERTIES };
+	tml_status status = TML_TRY(d->api, zeMemGetAllocProperties, d->now->context, address, &properties, NULL);
+	if (status.code || !properties.pageSize) return;  /* the next block tells */
+	pthread_mutex_lock(&d->lock);
+	bool alone = !d->live_own && !d->live_lent;  /* what was counted without pages would be given back with them */
+	if (alone && !d->page) d->page = properties.pageSize;
+	pthread_mutex_unlock(&d->lock);
+}
+
+tml_block tml_allocate(tml_device *d, uint64_t bytes) {
+	tml_block block = { .status = TML_OK, .others = TML_UNKNOWN };
+	uint64_t page;
+	reap_ready(d);
+	if (!reserve(d, bytes, &page, &block)) return block;
+	tml_relaxed_limits relaxed = { .stype = (ze_structure_type_t)d->facts.relaxed, .flags = TML_RELAXED_MAX_SIZE };
+	ze_device_mem_alloc_desc_t desc = { .stype = TML_S_DEVICE_ALLOC_DESC, .pNext = bytes > d->facts.largest && d->facts.relaxed ? &relaxed : NULL };
+	enum { ALIGNMENT = 256 };  /* what arrays of other devices have */
+	void *address = NULL;
+	block.status = TML_TRY(d->api, zeMemAllocDevice, d->now->context, &desc, bytes, ALIGNMENT, d->found.device, &address);
+	if (!block.status.code && !page) learn_page(d, address);
+	conclude(d, bytes, page, !block.status.code);
+	block.address = block.status.code ? 0 : (uint64_t)(uintptr_t)address;
+	return block;
+}
