@@ -10,6 +10,7 @@ tool (
 )
 
 require (
+	github.com/ebitengine/purego v0.11.3
 	github.com/stretchr/testify v1.11.1
 	golang.org/x/sys v0.49.0
 )
