@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tack-memory/tack-memory/bindings/internal/engine"
+	"github.com/tack-memory/tack-memory/bindings/internal/wire"
 	"github.com/tack-memory/tack-memory/gomem"
 )
 
@@ -22,10 +23,10 @@ var version = "0+unknown"
 // Version returns the version of the native part.
 func Version() string { return version }
 
-// SetSimLibrary names the file of the software driver, which the "sim" devices run on.
-func SetSimLibrary(path string) (err error) {
+// SetSimFolder names the folder with the files of the software drivers, which the "sim" devices run on.
+func SetSimFolder(path string) (err error) {
 	defer rescue(&err)
-	engine.SetSimLibrary(path)
+	engine.SetSimFolder(path)
 	return nil
 }
 
@@ -37,12 +38,12 @@ func ConfigureSim(capacities string) (err error) {
 	for part := range strings.SplitSeq(capacities, ",") {
 		size, err := strconv.ParseUint(strings.TrimSpace(part), 10, 63)
 		if err != nil {
-			return failure(valueError{fmt.Sprintf("capacities of simulated devices are bytes separated by commas, not %q", capacities)})
+			return failure(wire.ValueError{Text: fmt.Sprintf("capacities of simulated devices are bytes separated by commas, not %q", capacities)})
 		}
 		sizes = append(sizes, size)
 	}
 	if err := engine.ConfigureSim(sizes); err != nil {
-		return failure(valueError{err.Error()})
+		return failure(wire.ValueError{Text: err.Error()})
 	}
 	return nil
 }
@@ -67,7 +68,15 @@ func Report(index int64) (json string, err error) {
 	if err != nil {
 		return "", failure(err)
 	}
-	return toJSON(report{Device: device.Name(), Info: infoOf(info), Holders: holdersOf(device.Holders(0)), Unspillable: device.Unspillable(), HostPool: hostPool()})
+	holders, err := device.Holders(0)
+	if err != nil {
+		return "", failure(err)
+	}
+	unspillable, err := device.Unspillable()
+	if err != nil {
+		return "", failure(err)
+	}
+	return toJSON(report{Device: device.Name(), Info: infoOf(info), Holders: wire.Holders(holders), Unspillable: unspillable, HostPool: hostPool()})
 }
 
 // Holders lists what holds a device's memory as JSON, grouped by label and origin, the largest first: {label, origin, device, bytes,
@@ -79,9 +88,13 @@ func Holders(index int64, limit int64) (json string, err error) {
 		return "", failure(err)
 	}
 	if limit < 0 {
-		return "", failure(valueError{fmt.Sprintf("limit must not be negative, and is %d", limit)})
+		return "", failure(wire.ValueError{Text: fmt.Sprintf("limit must not be negative, and is %d", limit)})
 	}
-	return toJSON(holdersOf(device.Holders(int(limit))))
+	holders, err := device.Holders(int(limit))
+	if err != nil {
+		return "", failure(err)
+	}
+	return toJSON(wire.Holders(holders))
 }
 
 // RecordEvents keeps the newest events of a device from now on, at most capacity; 0 ends that.
@@ -92,7 +105,7 @@ func RecordEvents(index int64, capacity int64) (err error) {
 		return failure(err)
 	}
 	if capacity < 0 || capacity > 1<<26 {
-		return failure(valueError{fmt.Sprintf("capacity must be between 0 and 2**26 events, and is %d", capacity)})
+		return failure(wire.ValueError{Text: fmt.Sprintf("capacity must be between 0 and 2**26 events, and is %d", capacity)})
 	}
 	device.RecordEvents(int(capacity))
 	return nil
@@ -117,7 +130,7 @@ func SetMaxWait(index int64, milliseconds int64) (err error) {
 		return failure(err)
 	}
 	if milliseconds < 0 || milliseconds > int64(24*time.Hour/time.Millisecond) {
-		return failure(valueError{fmt.Sprintf("a wait must be between 0 and a day, and is %d ms", milliseconds)})
+		return failure(wire.ValueError{Text: fmt.Sprintf("a wait must be between 0 and a day, and is %d ms", milliseconds)})
 	}
 	device.SetMaxWait(time.Duration(milliseconds) * time.Millisecond)
 	return nil
@@ -127,7 +140,7 @@ func SetMaxWait(index int64, milliseconds int64) (err error) {
 func SetHostLimit(bytes int64) (err error) {
 	defer rescue(&err)
 	if bytes < -1 {
-		return failure(valueError{fmt.Sprintf("a limit must not be negative (-1: the default rule), and is %d", bytes)})
+		return failure(wire.ValueError{Text: fmt.Sprintf("a limit must not be negative (-1: the default rule), and is %d", bytes)})
 	}
 	engine.SetHostLimit(bytes)
 	return nil
@@ -143,6 +156,13 @@ func HostPool() (json string, err error) {
 func SetCheck(on bool) (err error) {
 	defer rescue(&err)
 	engine.SetCheck(on)
+	return nil
+}
+
+// SetPools says whether devices that are opened from now on use memory pools, where they have them (cuda, hip).
+func SetPools(on bool) (err error) {
+	defer rescue(&err)
+	engine.SetPools(on)
 	return nil
 }
 
@@ -165,5 +185,5 @@ func deviceAt(index int64) (*gomem.Device, error) {
 			return device, nil
 		}
 	}
-	return nil, valueError{fmt.Sprintf("no open device has the index %d; open ones: %s", index, strings.Join(engine.Names(), ", "))}
+	return nil, wire.ValueError{Text: fmt.Sprintf("no open device has the index %d; open ones: %s", index, strings.Join(engine.Names(), ", "))}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,16 +13,16 @@ import (
 
 	"github.com/tack-memory/tack-memory/bindings/internal/engine"
 	"github.com/tack-memory/tack-memory/gomem"
-	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
-func TestMain(m *testing.M) { simcuda.Main(m) }
+func TestMain(m *testing.M) { soft.Main(m) }
 
 // simulated is the index of sim:0, opened once.
 func simulated(t *testing.T) int64 {
 	t.Helper()
 	if engine.At(0) == nil {
-		require.NoError(t, SetSimLibrary(simcuda.Library(t)))
+		require.NoError(t, SetSimFolder(filepath.Dir(soft.Library(t, soft.CUDA))))
 		require.NoError(t, ConfigureSim("67108864, 33554432"))
 	}
 	index, err := engine.Open("sim", 0)
@@ -146,6 +147,8 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, SetHostLimit(-1))
 	require.NoError(t, SetCheck(true))
 	require.NoError(t, SetCheck(false))
+	require.NoError(t, SetPools(false))
+	require.NoError(t, SetPools(true))
 	var pool map[string]int64
 	text, err := HostPool()
 	decode(t, text, err, &pool)
@@ -169,6 +172,10 @@ func TestBadArguments(t *testing.T) {
 		"wait too long":   SetMaxWait(index, 1<<62),
 		"limit":           SetHostLimit(-2),
 		"check":           Check(99),
+		"cache":           SetHostCache(99, 1),
+		"cache not Metal": SetHostCache(index, 1),
+		"object":          second(MetalBuffer(99, 1)),
+		"object no Metal": second(MetalBuffer(index, 1)),
 		"sim":             ConfigureSim("1 GiB"),
 		"sim empty":       ConfigureSim(""),
 		"sim negative":    ConfigureSim("-1"),
@@ -178,7 +185,7 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-func second(_ string, err error) error { return err }
+func second[T any](_ T, err error) error { return err }
 
 // TestFailures is the table of kinds.
 func TestFailures(t *testing.T) {

@@ -2,6 +2,7 @@ package bindings
 
 import (
 	"github.com/tack-memory/tack-memory/bindings/internal/engine"
+	"github.com/tack-memory/tack-memory/bindings/internal/wire"
 	"github.com/tack-memory/tack-memory/gomem"
 )
 
@@ -10,7 +11,7 @@ import (
 type report struct {
 	Device      string           `json:"device"`
 	Info        deviceInfo       `json:"info"`
-	Holders     []holder         `json:"holders"`
+	Holders     []wire.Holder    `json:"holders"`
 	Unspillable map[string]int64 `json:"unspillable"`
 	HostPool    hostPoolInfo     `json:"host_pool"`
 }
@@ -46,25 +47,6 @@ func infoOf(i gomem.Info) deviceInfo {
 	}
 }
 
-type holder struct {
-	Label    string `json:"label"`
-	Origin   string `json:"origin"`
-	Device   string `json:"device"`
-	Bytes    int64  `json:"bytes"`
-	Resident int64  `json:"resident"`
-	Spilled  int64  `json:"spilled"`
-	Count    int64  `json:"count"`
-	Holds    string `json:"holds"`
-}
-
-func holdersOf(holders []gomem.Holder) []holder {
-	list := make([]holder, len(holders))
-	for i, h := range holders {
-		list[i] = holder(h)
-	}
-	return list
-}
-
 type hostPoolInfo struct {
 	Used   int64 `json:"used"`
 	Pooled int64 `json:"pooled"`
@@ -97,31 +79,4 @@ func eventsOf(events []gomem.Event, lost int64) eventList {
 		list.Events[i] = event{e.Nanoseconds, e.Kind.String(), e.Index, e.Bytes, e.InUse, e.Spilled, e.Budget, e.Elapsed}
 	}
 	return list
-}
-
-type memoryFields struct {
-	Device      string           `json:"device"`
-	Requested   int64            `json:"requested"`
-	InUse       int64            `json:"in_use"`
-	Cached      int64            `json:"cached"`
-	Spilled     int64            `json:"spilled"`
-	Budget      int64            `json:"budget"`
-	DeviceFree  int64            `json:"device_free"`
-	DeviceTotal int64            `json:"device_total"`
-	LargestFree int64            `json:"largest_free"`
-	Unspillable map[string]int64 `json:"unspillable"`
-	Reason      string           `json:"reason"`
-	Holders     []holder         `json:"holders"`
-	Cause       string           `json:"cause"`
-}
-
-func memoryOf(e *gomem.MemoryError) memoryFields {
-	fields := memoryFields{
-		Device: e.Device, Requested: e.Requested, InUse: e.InUse, Cached: e.Cached, Spilled: e.Spilled, Budget: e.Budget, DeviceFree: e.DeviceFree,
-		DeviceTotal: e.DeviceTotal, LargestFree: e.LargestFree, Unspillable: e.Unspillable, Reason: e.Reason, Holders: holdersOf(e.Holders),
-	}
-	if e.Cause != nil {
-		fields.Cause = e.Cause.Error()
-	}
-	return fields
 }

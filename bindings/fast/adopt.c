@@ -13,6 +13,7 @@ typedef struct tm_reservation {
 	uint64_t token; /* 0: used up, or given back */
 	uint64_t nbytes;
 	uint32_t device;
+	bool child;     /* made in a forked child: C counts it */
 } tm_reservation;
 
 static PyObject *reserve(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
@@ -23,14 +24,22 @@ static PyObject *reserve(PyObject *module, PyObject *const *args, Py_ssize_t nar
 	int device = tm_resolve_device(value[1]);
 	int64_t nbytes = device < 0 ? -1 : tm_parse_size(value[0], device);
 	if (nbytes < 0) return NULL;
-	tm_call call = {.op = TM_OP_RESERVE, .device = (uint32_t)device, .nbytes = (uint64_t)nbytes};
-	if (tm_perform(&call, tm_devices[device].books->budget < 0 ? TM_SHORT : tm_bringing((uint32_t)device, (uint64_t)nbytes))) return NULL;
+	tm_call call = {.op = TM_OP_RESERVE, .device = (uint32_t)device, .nbytes = (uint64_t)nbytes, .token = 1};
+	bool child;
+	if (tm_check_fork(device, &child)) return NULL;
+	if (child) {
+		if (tm_child_reserve(device, (uint64_t)nbytes)) return NULL;
+	} else if (tm_perform(&call, tm_devices[device].books->budget < 0 ? TM_SHORT : tm_bringing((uint32_t)device, (uint64_t)nbytes))) return NULL;
 	tm_reservation *reservation = (tm_reservation *)tm_reservation_type->tp_alloc(tm_reservation_type, 0);
 	if (!reservation) {
 		call.op = TM_OP_UNRESERVE;
-		tm_release(&call);
+		if (child)
+			tm_child_unreserve(device, (uint64_t)nbytes);
+		else
+			tm_release(&call);
 		return NULL;
 	}
+	reservation->child = child;
 	reservation->token = call.token;
 	reservation->nbytes = (uint64_t)nbytes;
 	reservation->device = (uint32_t)device;
@@ -41,7 +50,11 @@ static void give_up(tm_reservation *reservation)
 {
 	tm_call call = {.op = TM_OP_UNRESERVE, .device = reservation->device, .token = reservation->token};
 	reservation->token = 0;
-	if (call.token) tm_release(&call);
+	if (!call.token) return;
+	if (reservation->child)
+		tm_child_unreserve((int)reservation->device, reservation->nbytes);
+	else
+		tm_release(&call);
 }
 
 static PyObject *reservation_close(PyObject *self, PyObject *unused)
@@ -81,7 +94,7 @@ static PyType_Spec reservation_spec = {"tack_memory.Reservation", sizeof(tm_rese
 /* ---- adopt, disown */
 
 /* The names of gomem.How from 1 on. */
-static const char *const hows[] = {"cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice"};
+static const char *const hows[] = {"cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice", "host"};
 
 static int parse_how(PyObject *how, uint32_t *number)
 {
@@ -94,7 +107,7 @@ static int parse_how(PyObject *how, uint32_t *number)
 			*number = i + 1;
 			return 0;
 		}
-	PyErr_Format(PyExc_ValueError, "how must be \"cuMemAlloc\", \"cuMemAllocAsync\", \"hipMalloc\", \"hipMallocAsync\" or \"zeMemAllocDevice\", not %R", how);
+	PyErr_Format(PyExc_ValueError, "how must be \"cuMemAlloc\", \"cuMemAllocAsync\", \"hipMalloc\", \"hipMallocAsync\", \"zeMemAllocDevice\" or \"host\", not %R", how);
 	return -1;
 }
 
@@ -125,7 +138,7 @@ static PyObject *adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs
 	if (device < 0 || parse_range(value[0], value[1], &call.address, &nbytes) || parse_how(value[3], &call.how)) return NULL;
 	call.nbytes = (uint64_t)nbytes;
 	if (tm_given(value[4])) {
-		if (tm_parse_handle(value[4], "stream", &call.stream)) return NULL;
+		if (tm_parse_handle(value[4], "stream", &call.stream) || !tm_lasting_stream(device, call.stream)) return NULL;
 		call.stream = tm_stream_handle(device, call.stream);
 	}
 	tm_reservation *reservation = (tm_reservation *)tm_given(value[5]);

@@ -71,6 +71,7 @@ static PyObject *set_stream(PyObject *module, PyObject *const *args, Py_ssize_t 
 	int device = tm_resolve_device(value[0]);
 	tm_call call = {.op = TM_OP_SET_STREAM, .device = (uint32_t)device};
 	if (device < 0 || tm_parse_handle(value[1], "context", &call.context) || tm_parse_handle(value[2], "stream", &call.stream)) return NULL;
+	if (!tm_lasting_stream(device, call.stream)) return NULL;
 	if (tm_perform(&call, TM_LONG)) return NULL;
 	Py_RETURN_NONE;
 }

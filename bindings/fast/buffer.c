@@ -10,9 +10,6 @@ int tm_atomic_counts;
 static PyObject *name_device_ptr; /* interned */
 static PyObject *state_names[TM_RESTORING + 1], *state_freed;
 
-/* No address: a record never has it, so a comparison with it fails and the int is made at the first use. */
-#define NO_ADDRESS UINT64_MAX
-
 /* Enters the buffer in its device's table; 0, or -1 without memory. */
 static int enter_table(tm_buffer *buffer)
 {
@@ -45,7 +42,7 @@ PyObject *tm_buffer_new(const tm_call *made, PyObject *label, PyObject *origin)
 		buffer->origin = origin;
 		buffer->home = buffer->record = (tm_record *)(uintptr_t)made->record;
 		buffer->books = tm_devices[made->device].books;
-		buffer->address = NO_ADDRESS;
+		buffer->address = TM_NO_ADDRESS;
 		buffer->nbytes = made->nbytes;
 		buffer->device = made->device;
 		buffer->index = made->index;
@@ -70,6 +67,7 @@ static void buffer_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 	/* First: wrap() and alive() must not find it, from a weak reference's callback or another thread. And the index is somebody else's once it is dropped. */
 	if (TM_LIKELY(buffer->home != NULL)) leave_table(buffer);
+	if (TM_UNLIKELY(buffer->child && buffer->home)) tm_child_leave(buffer);
 	if (buffer->weak) PyObject_ClearWeakRefs(self);
 	if (TM_LIKELY(buffer->home != NULL)) {
 		if (TM_UNLIKELY(buffer->child || (tm_forked && tm_devices[buffer->device].is_cpu))) {
@@ -117,32 +115,25 @@ int tm_make_resident(tm_buffer *buffer, uint64_t *address)
 	}
 }
 
-static PyObject *fresh_pointer(tm_buffer *buffer, uint64_t address)
+PyObject *tm_cold_pointer(tm_buffer *base, uint64_t offset, uint64_t *address, PyObject **pointer)
 {
-	PyObject *pointer = PyLong_FromUnsignedLongLong(address);
-	if (!pointer) return NULL;
-	buffer->address = address;
-	Py_XSETREF(buffer->pointer, Py_NewRef(pointer));
-	return pointer;
+	uint64_t now;
+	if (tm_make_resident(base, &now)) return NULL;
+	if (now != *address) {
+		PyObject *fresh = PyLong_FromUnsignedLongLong(now + offset); /* a buffer of size 0 has address 0, and so has each view of it */
+		if (!fresh) return NULL;
+		*address = now;
+		Py_XSETREF(*pointer, fresh);
+	}
+	return Py_NewRef(*pointer);
 }
 
-static PyObject *slow_pointer(tm_buffer *buffer)
-{
-	uint64_t address;
-	if (tm_make_resident(buffer, &address)) return NULL;
-	if (address == buffer->address) return Py_NewRef(buffer->pointer);
-	return fresh_pointer(buffer, address);
-}
+static PyObject *slow_pointer(tm_buffer *buffer) { return tm_cold_pointer(buffer, 0, &buffer->address, &buffer->pointer); }
 
-/* Warm: two loads of the record, two comparisons, the tick, no call. */
 PyObject *tm_buffer_pointer(tm_buffer *buffer)
 {
-	tm_record *record = buffer->record;
-	if (TM_LIKELY(tm_word(record) == TM_RESIDENT && __atomic_load_n(&record->address, __ATOMIC_RELAXED) == buffer->address && !tm_forked)) {
-		tm_touch(record, buffer->books);
-		return Py_NewRef(buffer->pointer);
-	}
-	return slow_pointer(buffer);
+	PyObject *warm = tm_warm_pointer(buffer, buffer->address, buffer->pointer);
+	return TM_LIKELY(warm != NULL) ? warm : slow_pointer(buffer);
 }
 
 static PyObject *get_device_ptr(PyObject *self, void *unused) { return tm_buffer_pointer((tm_buffer *)self); }
@@ -314,7 +305,7 @@ void tm_buffer_forget(tm_buffer *buffer)
 	leave_table(buffer);
 	buffer->record = &tm_nowhere;
 	buffer->home = NULL;
-	buffer->address = NO_ADDRESS;
+	buffer->address = TM_NO_ADDRESS;
 }
 
 /* ---- the type */

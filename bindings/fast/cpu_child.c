@@ -17,6 +17,15 @@ void tm_books_lock_slow(tm_books *books)
 	}
 }
 
+/* A record of the child's own, in the list of those that live. */
+typedef struct child_record {
+	tm_record record; /* first: a tm_record * of a child's buffer is one of these */
+	struct child_record *next, **from;
+	tm_buffer *buffer; /* borrowed */
+} child_record;
+
+static child_record *living;
+
 /* A CPU device that was not opened before the fork. */
 tm_books *tm_child_open_cpu(uint32_t index)
 {
@@ -63,13 +72,14 @@ static void gone(tm_books *books, const tm_record *record)
 PyObject *tm_child_allocate(int device, uint64_t nbytes, PyObject *label, PyObject *origin)
 {
 	tm_books *books = tm_devices[device].books;
-	tm_record *record = calloc(1, sizeof *record);
+	child_record *made = calloc(1, sizeof *made);
+	tm_record *record = made ? &made->record : NULL;
 	void *memory = record && nbytes && nbytes <= MOST_BYTES ? calloc(1, nbytes) : NULL;
 	tm_buffer *buffer = record && (memory || !nbytes) ? (tm_buffer *)tm_buffer_type->tp_alloc(tm_buffer_type, 0) : NULL;
 	if (!buffer) {
 		if (!PyErr_Occurred()) tm_raise_child_memory(device, nbytes);
 		free(memory);
-		free(record);
+		free(made);
 		Py_XDECREF(label);
 		Py_XDECREF(origin);
 		return NULL;
@@ -83,14 +93,51 @@ PyObject *tm_child_allocate(int device, uint64_t nbytes, PyObject *label, PyObje
 	tm_touch(record, books);
 	buffer->home = buffer->record = record;
 	buffer->books = books;
-	buffer->address = UINT64_MAX;
+	buffer->address = TM_NO_ADDRESS;
 	buffer->nbytes = nbytes;
 	buffer->device = (uint32_t)device;
 	buffer->index = UINT32_MAX; /* in no table */
 	buffer->label = label;
 	buffer->origin = origin;
 	buffer->child = true;
+	made->buffer = buffer;
+	made->from = &living;
+	if ((made->next = living)) living->from = &made->next;
+	living = made;
 	return (PyObject *)buffer;
+}
+
+void tm_child_leave(tm_buffer *buffer)
+{
+	child_record *made = (child_record *)buffer->home;
+	if (!made->from) return;
+	if ((*made->from = made->next)) made->next->from = made->from;
+	made->from = NULL;
+}
+
+int tm_child_alive(PyObject *list)
+{
+	for (child_record *one = living; one; one = one->next)
+		if (PyList_Append(list, (PyObject *)one->buffer)) return -1;
+	return 0;
+}
+
+int tm_child_reserve(int device, uint64_t nbytes)
+{
+	if (nbytes > MOST_BYTES) return tm_raise_child_memory(device, nbytes);
+	tm_books *books = tm_devices[device].books;
+	tm_books_lock(books);
+	books->reserved += (int64_t)nbytes;
+	tm_books_unlock(books);
+	return 0;
+}
+
+void tm_child_unreserve(int device, uint64_t nbytes)
+{
+	tm_books *books = tm_devices[device].books;
+	tm_books_lock(books);
+	books->reserved -= (int64_t)nbytes;
+	tm_books_unlock(books);
 }
 
 /* Lets go of a buffer on the CPU. The memory of one that the parent made stays as it is: its allocator is Go's. */
@@ -99,6 +146,7 @@ void tm_child_drop(tm_buffer *buffer)
 	tm_record *record = buffer->home;
 	gone(buffer->books, record);
 	if (!buffer->child) return;
+	tm_child_leave(buffer);
 	free((void *)(uintptr_t)record->address);
 	free(record);
 }

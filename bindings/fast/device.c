@@ -11,13 +11,16 @@ static PyObject *resolve;     /* what turns any other argument into an index; fr
 static PyObject *parse_size;  /* the same for sizes */
 static int default_device = -1;
 
-/* What a kind of device is. A sim device's addresses can be read by the host, so its DLPack consumers are told that it is host memory. */
+/* What a kind of device is. A sim device's addresses can be read by the host, so its DLPack consumers are told that it is host memory; so are Metal's,
+ * where a consumer of kDLMetal would take the pointer for an MTLBuffer. */
 static const struct kind {
 	const char *name;
 	int32_t dlpack_type;
-	bool movable;
-} kinds[] = {{"cpu", kDLCPU, false}, {"cuda", kDLCUDA, true}, {"hip", kDLROCM, true}, {"level_zero", kDLOneAPI, true},
-	{"metal", kDLMetal, false}, {"sim", kDLCPU, true}};
+	bool has_default_stream;
+} kinds[] = {
+	{"cpu", kDLCPU, false}, {"cuda", kDLCUDA, true}, {"hip", kDLROCM, true}, {"level_zero", kDLOneAPI, false}, {"metal", kDLCPU, false},
+	{"sim", kDLCPU, true}, {"sim-hip", kDLCPU, true}, {"sim-level_zero", kDLCPU, false},
+};
 
 int tm_device_init(void)
 {
@@ -45,17 +48,13 @@ static int enter(const char *kind, uint32_t index, tm_books *books, const char *
 	device->books = books;
 	device->ordinal = ordinal;
 	device->is_cpu = !strcmp(kind, "cpu");
-	device->is_cuda = !strcmp(kind, "cuda") || !strcmp(kind, "sim");
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (!strcmp(kind, kinds[i].name)) {
 			device->dlpack_type = kinds[i].dlpack_type;
-			device->movable = kinds[i].movable;
+			device->has_default_stream = kinds[i].has_default_stream;
 		}
 	PyObject *text = PyUnicode_InternFromString(name);
-	PyObject *number = PyLong_FromUnsignedLong(index);
-	int failed = !text || !number || tm_peak_device_opened(index) || PyDict_SetItem(by_name, text, number);
-	Py_XDECREF(number);
-	if (failed) {
+	if (!text || tm_peak_device_opened(index)) {
 		Py_XDECREF(text);
 		return -1;
 	}
@@ -74,8 +73,8 @@ static PyObject *open_device(PyObject *module, PyObject *const *args, Py_ssize_t
 	if (ordinal < 0) return NULL;
 	if (ordinal > INT32_MAX) return PyErr_Format(PyExc_ValueError, "there is no device with ordinal %lld", (long long)ordinal);
 	if (tm_forked && !strcmp(kind, "cpu") && ordinal == 0) {
-		PyObject *known = PyDict_GetItemString(by_name, "cpu");
-		if (known) return Py_NewRef(known);
+		for (uint32_t i = 0; i < tm_device_count; i++)
+			if (tm_devices[i].is_cpu) return PyLong_FromUnsignedLong(i);
 		tm_books *books = tm_child_open_cpu(tm_device_count);
 		if (!books) return PyErr_NoMemory();
 		uint32_t index = tm_device_count;
@@ -121,10 +120,19 @@ int tm_resolve_device(PyObject *device)
 	return number;
 }
 
-/* CUDA's handle 0 is the legacy default stream, whose own name is 1; in gomem's Driver 0 is the device's own stream. */
+/* CUDA's and HIP's handle 0 is the legacy default stream, which CUDA also calls 1; in gomem's Driver 0 is the device's own stream. */
 uint64_t tm_stream_handle(int device, uint64_t handle)
 {
-	return handle == 0 && tm_devices[device].is_cuda ? 1 : handle;
+	return handle == 0 && tm_devices[device].has_default_stream ? 1 : handle;
+}
+
+/* CUDA's and HIP's handle 2 is another stream on each thread. What lasts longer than a call is used from any thread, and would be ordered by nothing. */
+bool tm_lasting_stream(int device, uint64_t handle)
+{
+	if (handle != 2 || !tm_devices[device].has_default_stream) return true;
+	PyErr_Format(PyExc_ValueError, "stream 2 is the per-thread default stream, which is another one on each thread: %U needs a stream of its own, or 1, the legacy default stream",
+		tm_devices[device].name);
+	return false;
 }
 
 int64_t tm_parse_size(PyObject *size, int device)
@@ -142,6 +150,14 @@ int64_t tm_parse_size(PyObject *size, int device)
 	int64_t nbytes = tm_parse_count(parsed, "a size");
 	Py_DECREF(parsed);
 	return nbytes;
+}
+
+/* Until a device is announced, only the resolver finds it by its name: Python has still to give it its budget, and may fail. */
+static PyObject *announce_device(PyObject *module, PyObject *index)
+{
+	int number = checked(index, "announce_device");
+	if (number < 0 || PyDict_SetItem(by_name, tm_devices[number].name, index)) return NULL;
+	Py_RETURN_NONE;
 }
 
 static PyObject *set_default_device(PyObject *module, PyObject *index)
@@ -182,11 +198,14 @@ static PyObject *alive(PyObject *module, PyObject *unused)
 			PyObject *buffer = (PyObject *)tm_devices[i].buffers[index];
 			if (buffer && PyList_Append(buffers, buffer)) Py_CLEAR(buffers);
 		}
+	if (buffers && tm_child_alive(buffers)) Py_CLEAR(buffers);
 	return buffers;
 }
 
 PyMethodDef tm_device_methods[] = {
 	{"open_device", TM_FASTCALL(open_device), "open_device(kind, ordinal, /)\n--\n\nOpens a device, once, and returns its index in this process."},
+	{"announce_device", announce_device, METH_O,
+		"announce_device(index, /)\n--\n\nThe device is ready: from now on its name is known without asking the resolver."},
 	{"set_default_device", set_default_device, METH_O, "set_default_device(index, /)\n--\n\nWhat the device None means; None: ask the resolver."},
 	{"set_relief", TM_FASTCALL(set_relief), "set_relief(index, relief, /)\n--\n\nWhat empties a host framework's caches on this device."},
 	{"device_names", device_names, METH_NOARGS, "device_names()\n--\n\nNames of the open devices by index."},

@@ -4,7 +4,7 @@
 #define TM_DLPACK_H
 #include <stdint.h>
 
-enum { kDLCPU = 1, kDLCUDA = 2, kDLMetal = 8, kDLROCM = 10, kDLOneAPI = 14 };
+enum { kDLCPU = 1, kDLCUDA = 2, kDLROCM = 10, kDLOneAPI = 14 };
 enum { kDLUInt = 1 };
 #define DLPACK_FLAG_BITMASK_IS_COPIED ((uint64_t)2)
 

@@ -131,8 +131,9 @@
 	"    Its size in bytes.\n" \
 	"device : device, optional\n" \
 	"    Where it lies; by default the current one.\n" \
-	"how : {\"cuMemAlloc\", \"cuMemAllocAsync\", \"hipMalloc\", \"hipMallocAsync\", \"zeMemAllocDevice\"}\n" \
-	"    The call that allocated it; it is freed by the one that matches.\n" \
+	"how : {\"cuMemAlloc\", \"cuMemAllocAsync\", \"hipMalloc\", \"hipMallocAsync\", \"zeMemAllocDevice\", \"host\"}\n" \
+	"    The call that allocated it; it is freed by the one that matches. \"host\": whoever allocated it frees it, after this Buffer is gone, and it\n" \
+	"    is only counted here; for devices that never spill, the CPU and Metal.\n" \
 	"stream : int, optional\n" \
 	"    Handle of the stream that orders its free; by default the device's.\n" \
 	"reserved : Reservation, optional\n" \
@@ -369,7 +370,8 @@
 	"Parameters\n" \
 	"----------\n" \
 	"mode : {\"off\", \"line\"}\n" \
-	"    \"line\": file and line of each allocation from now on, for reports, errors and `Buffer.origin`.\n" \
+	"    \"line\": file and line of each allocation from now on, for reports, errors, `Buffer.origin`, and `MemoryPeak.at_peak` of scopes\n" \
+	"    that are entered from now on.\n" \
 	"\n" \
 	"Raises\n" \
 	"------\n" \

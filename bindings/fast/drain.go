@@ -6,12 +6,12 @@ package fast
 import "C"
 
 import (
-	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/tack-memory/tack-memory/bindings/internal/engine"
+	"github.com/tack-memory/tack-memory/bindings/internal/wire"
+	"github.com/tack-memory/tack-memory/gomem"
 )
 
 // drainDelay is how long dropped memory may lie about when nobody allocates: an allocation drains first, whatever this says. Waking a
@@ -22,15 +22,11 @@ const drainDelay = time.Millisecond
 var draining atomic.Bool
 
 // tmLetGo is the end of a Buffer (tp_dealloc). It is the one way into Go that is taken with the GIL: it counts and puts the buffer on a list,
-// and waits for nothing, not even for a driver, so a destructor never gives the GIL away. The drainer frees what is on the list.
+// and waits for nothing, not even for a driver, so a destructor never gives the GIL away. The drainer frees what is on the list. A panic would end the
+// process; LetGo makes one break the device.
 //
 //export tmLetGo
 func tmLetGo(device, index C.uint32_t) {
-	defer func() {
-		if r := recover(); r != nil { // a panic here would end the process; a destructor has nobody to raise to
-			fmt.Fprintf(os.Stderr, "tack_memory: panic in the Go core: %v\n", r)
-		}
-	}()
 	engine.At(uint32(device)).LetGo(uint32(index))
 	if !draining.Load() && draining.CompareAndSwap(false, true) {
 		go drain()
@@ -39,6 +35,7 @@ func tmLetGo(device, index C.uint32_t) {
 
 // drain gives back what was dropped on all devices, a little later. What is dropped after the flag is down wakes another drainer.
 func drain() {
+	defer report()
 	time.Sleep(drainDelay)
 	draining.Store(false)
 	drainAll()
@@ -52,4 +49,20 @@ func drainAll() {
 		}
 		d.Drain()
 	}
+}
+
+// report is deferred where a panic would end the process and there is no call to fail. (In a call on a device it breaks the device, and does not come
+// here.)
+func report() {
+	if r := recover(); r != nil {
+		wire.General.Add(gomem.LevelError, wire.Panic(r).Error())
+	}
+}
+
+// notices is where something is noted that has to do with a device.
+func notices(device uint32) *gomem.Notices {
+	if d := engine.At(device); d != nil {
+		return d.Notices()
+	}
+	return &wire.General
 }

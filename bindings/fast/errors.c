@@ -2,7 +2,7 @@
 #include "lane.h"
 
 static PyObject *memory_error; /* callable: dict of fields -> exception; from configure() */
-static PyObject *lost_error, *fork_error;
+static PyObject *lost_error, *fork_error, *capture_error;
 static PyObject *loads; /* json.loads, imported with the first error: most programs never need it */
 
 #define FORKED_TEXT \
@@ -14,6 +14,7 @@ int tm_errors_init(PyObject *module)
 	memory_error = Py_NewRef(PyExc_MemoryError);
 	lost_error = Py_NewRef(PyExc_RuntimeError);
 	fork_error = Py_NewRef(PyExc_RuntimeError);
+	capture_error = Py_NewRef(PyExc_RuntimeError);
 	return 0;
 }
 
@@ -28,10 +29,10 @@ static int set_callable(PyObject **place, PyObject *value, const char *name)
 	return 0;
 }
 
-PyObject *tm_errors_configure(PyObject *memory, PyObject *lost, PyObject *fork)
+PyObject *tm_errors_configure(PyObject *memory, PyObject *lost, PyObject *fork, PyObject *capture)
 {
 	if (set_callable(&memory_error, memory, "memory_error") || set_callable(&lost_error, lost, "lost_error") ||
-	    set_callable(&fork_error, fork, "fork_error"))
+	    set_callable(&fork_error, fork, "fork_error") || set_callable(&capture_error, capture, "capture_error"))
 		return NULL;
 	Py_RETURN_NONE;
 }
@@ -72,6 +73,7 @@ int tm_raise_call(tm_call *call)
 	switch (call->code) {
 	case TM_MEMORY: raise_memory(parse(told)); break;
 	case TM_LOST: PyErr_SetString(lost_error, told); break;
+	case TM_CAPTURE: PyErr_SetString(capture_error, told); break;
 	case TM_BUSY: PyErr_SetString(PyExc_BufferError, told); break;
 	case TM_VALUE: PyErr_SetString(PyExc_ValueError, told); break;
 	case TM_CANCELLED: PyErr_SetNone(PyExc_KeyboardInterrupt); break;

@@ -49,6 +49,9 @@ enum tm_op {
 	TM_OP_JOIN,           /* stream = from, token = to */
 	TM_OP_INTERN,         /* memory = text of nbytes bytes -> label */
 	TM_OP_SET_LABEL,      /* index, label */
+	TM_OP_NOTICES,        /* -> text, JSON: what was noted since the last time, for Python's logger */
+	TM_OP_AT_PEAK,        /* memory = tm_peak, watched -> text, JSON of what was live at its peak so far; none: it was closed, and has at_peak */
+	TM_OP_CLOSE_PEAK,     /* memory = tm_peak, watched and open: closes it */
 };
 
 enum tm_flag {
@@ -69,6 +72,7 @@ enum tm_code {
 	TM_CANCELLED,  /* Ctrl-C; every buffer is whole */
 	TM_MEMORY,     /* text: JSON, the fields of DeviceMemoryError */
 	TM_LOST,
+	TM_CAPTURE,    /* StreamCaptureError */
 	TM_BUSY,       /* BufferError */
 	TM_VALUE,      /* ValueError: freed, overlapping or unknown */
 	TM_FAILED,     /* RuntimeError: a call of the driver, or an error of ours */
@@ -90,7 +94,7 @@ typedef struct tm_call {
 	char name[24];
 	char *text; /* malloc'ed by Go, freed by C; NULL: none */
 	int32_t code; /* enum tm_code */
-	uint32_t spare;
+	uint32_t notices; /* from every operation: not 0 when TM_OP_NOTICES would return something */
 } tm_call;
 
 /* The figures of memory_info: the books as one moment, and what the driver and the pool of host memory say. -1: unknown. */
@@ -101,6 +105,12 @@ typedef struct tm_info {
 	int64_t device_free, device_total, cached, driver_allocated;
 	int64_t host_bytes;
 } tm_info;
+
+/* A peak scope of Python's on one device. */
+typedef struct tm_peak {
+	tm_scope scope;
+	char *at_peak; /* JSON of what was live at its peak; malloc'ed by Go in TM_OP_CLOSE_PEAK, freed by C; NULL: not told */
+} tm_peak;
 
 /* A call that runs on a goroutine while the thread that asked waits in slices (task.c). */
 typedef struct tm_task tm_task;

@@ -3,13 +3,16 @@
 
 PyTypeObject *tm_hold_type;
 
+/* As for launches: whoever enters has the object to itself, though it gives the GIL away. */
+enum { OUT, ENTERING, ENTERED };
+
 typedef struct tm_hold {
 	PyObject_HEAD
 	PyObject *of;      /* Buffer or BufferView */
 	tm_thread *thread; /* who entered it */
 	uint64_t token;    /* gomem's number of the hold */
 	uint32_t reason;
-	bool entered;
+	uint8_t state;
 	bool child;        /* entered in a forked child: C holds it */
 } tm_hold;
 
@@ -27,7 +30,8 @@ PyObject *tm_hold_new(PyObject *of, PyObject *reason)
 	hold->thread = NULL;
 	hold->token = 0;
 	hold->reason = (uint32_t)number;
-	hold->entered = hold->child = false;
+	hold->state = OUT;
+	hold->child = false;
 	if (Py_IS_TYPE(of, tm_view_type)) PyObject_GC_Track(hold);
 	return (PyObject *)hold;
 }
@@ -39,7 +43,7 @@ static PyObject *pointer_of(PyObject *object)
 
 static void leave(tm_hold *hold)
 {
-	hold->entered = false;
+	hold->state = OUT;
 	tm_thread_leave(hold->thread);
 	hold->thread = NULL;
 	bool ok = true;
@@ -57,7 +61,7 @@ static void leave(tm_hold *hold)
 static PyObject *hold_enter(PyObject *self, PyObject *unused)
 {
 	tm_hold *hold = (tm_hold *)self;
-	if (hold->entered) return PyErr_Format(PyExc_RuntimeError, "this hold is entered already");
+	if (hold->state != OUT) return PyErr_Format(PyExc_RuntimeError, "this hold is entered already");
 	tm_range range;
 	bool child;
 	if (tm_range_of(hold->of, "hold", &range) || tm_check_fork((int)range.device, &child)) return NULL;
@@ -65,21 +69,27 @@ static PyObject *hold_enter(PyObject *self, PyObject *unused)
 		__atomic_fetch_add(&range.base->home->pins, 1, __ATOMIC_SEQ_CST);
 	} else if (range.base) {
 		tm_call call = {.op = TM_OP_HOLD, .device = range.device, .index = range.base->index, .reason = hold->reason};
-		if (tm_perform_on(range.base, &call, tm_word(range.base->record) == TM_RESIDENT ? TM_SHORT : tm_bringing(range.device, range.base->nbytes))) return NULL;
+		hold->state = ENTERING;
+		int failed = tm_perform_on(range.base, &call, tm_word(range.base->record) == TM_RESIDENT ? TM_SHORT : tm_bringing(range.device, range.base->nbytes));
+		hold->state = OUT;
+		if (failed) return NULL;
 		hold->token = call.token;
 	}
 	hold->child = child;
-	hold->entered = true;
+	hold->state = ENTERING;
 	hold->thread = tm_thread_enter();
 	PyObject *pointer = pointer_of(hold->of);
-	if (!pointer) leave(hold);
+	if (pointer)
+		hold->state = ENTERED;
+	else
+		leave(hold);
 	return pointer;
 }
 
 static PyObject *hold_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
 	tm_hold *hold = (tm_hold *)self;
-	if (!hold->entered) return PyErr_Format(PyExc_RuntimeError, "this hold is not entered");
+	if (hold->state != ENTERED) return PyErr_Format(PyExc_RuntimeError, "this hold is not entered");
 	leave(hold);
 	Py_RETURN_NONE;
 }
@@ -96,7 +106,7 @@ static void hold_dealloc(PyObject *self)
 	tm_hold *hold = (tm_hold *)self;
 	PyTypeObject *type = Py_TYPE(self);
 	PyObject_GC_UnTrack(self);
-	if (hold->entered) {
+	if (hold->state == ENTERED) {
 		PyObject *kind, *value, *traceback;
 		PyErr_Fetch(&kind, &value, &traceback);
 		leave(hold);

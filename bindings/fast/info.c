@@ -128,16 +128,28 @@ static PyObject *counters(PyObject *module, PyObject *const *args, Py_ssize_t na
 
 /* ---- how it shows itself */
 
-static PyObject *info_repr(PyObject *self, PyObject *unused)
+static reprfunc plain_repr; /* of every structure sequence: all fields by name */
+
+/* What a formatter makes of it; NULL without an exception where it can make nothing of the fields: anybody can make a MemoryInfo of anything. */
+static PyObject *formatted(PyObject *formatter, PyObject *info)
 {
-	if (format_info) return PyObject_CallOneArg(format_info, self);
-	return PyUnicode_FromFormat("<MemoryInfo of %R>", PyStructSequence_GetItem(self, 6));
+	if (!formatter) return NULL;
+	PyObject *text = PyObject_CallOneArg(formatter, info);
+	if (!text && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+	return text;
 }
 
+static PyObject *info_repr(PyObject *self, PyObject *unused)
+{
+	PyObject *text = formatted(format_info, self);
+	return text || PyErr_Occurred() ? text : plain_repr(self);
+}
+
+/* None says to a notebook: there is no HTML, take the repr. */
 static PyObject *info_html(PyObject *self, PyObject *unused)
 {
-	if (format_info_html) return PyObject_CallOneArg(format_info_html, self);
-	return info_repr(self, NULL);
+	PyObject *text = formatted(format_info_html, self);
+	return text || PyErr_Occurred() ? text : Py_NewRef(Py_None);
 }
 
 static PyMethodDef info_repr_method = {"__repr__", info_repr, METH_NOARGS, NULL};
@@ -163,6 +175,7 @@ static int add_method(PyMethodDef *method)
 int tm_info_init(PyObject *module)
 {
 	info_type = PyStructSequence_NewType(&description);
+	plain_repr = info_type ? info_type->tp_repr : NULL; /* add_method puts another into its place */
 	if (!info_type || add_method(&info_repr_method) || add_method(&info_html_method)) return -1;
 	return PyModule_AddObjectRef(module, "MemoryInfo", (PyObject *)info_type);
 }

@@ -10,6 +10,12 @@
 #define TM_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TM_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
+/* ---- what the core noted (notices.c) */
+PyObject *tm_notices_configure(PyObject *notify);
+/* Lets Python's logger have what waits. Runs Python code; an exception that is set stays set. */
+void tm_notify(void);
+extern PyMethodDef tm_notices_methods[];
+
 /* ---- devices (device.c) */
 
 #define TM_MAX_DEVICES 256
@@ -24,8 +30,7 @@ typedef struct tm_device {
 	uint32_t ordinal;
 	int32_t dlpack_type;        /* kDL... of what DLPack consumers may do with its addresses */
 	bool is_cpu;                /* goes on in a forked child */
-	bool is_cuda;               /* its streams are CUDA's (sim's, too) */
-	bool movable;
+	bool has_default_stream;    /* handle 0 is a stream (CUDA's and HIP's null stream), which Go knows as 1: there 0 is the device's own */
 } tm_device;
 
 extern tm_device tm_devices[TM_MAX_DEVICES];
@@ -38,6 +43,7 @@ int tm_resolve_device(PyObject *device);
 /* A size argument in bytes, or -1 with an exception. */
 int64_t tm_parse_size(PyObject *size, int device);
 uint64_t tm_stream_handle(int device, uint64_t handle);
+bool tm_lasting_stream(int device, uint64_t handle); /* false with an exception: it cannot be used beyond the call */
 /* A plain int argument >= 0, or -1 with an exception that names it. */
 int64_t tm_parse_count(PyObject *value, const char *name);
 /* An address or a handle: an int of 0 to 2^64-1. 0 on success. */
@@ -63,7 +69,7 @@ void tm_release_anywhere(tm_call *call); /* on any thread, with or without the G
 bool tm_have_gil(void);
 
 int tm_errors_init(PyObject *module);
-PyObject *tm_errors_configure(PyObject *memory_error, PyObject *lost_error, PyObject *fork_error);
+PyObject *tm_errors_configure(PyObject *memory_error, PyObject *lost_error, PyObject *fork_error, PyObject *capture_error);
 /* Raises what the call ended with, and frees its text. Always -1. */
 int tm_raise_call(tm_call *call);
 /* An exception of the call's device that says: not enough host memory (a forked child's CPU). Always -1. */
@@ -98,6 +104,8 @@ void tm_thread_leave_plain(void);
 bool tm_thread_is_nested(void);
 bool tm_others_have_open(void); /* launches or holds of other threads */
 PyObject *tm_thread_label(uint32_t *number); /* of what this thread allocates: borrowed, and its interned number; NULL: none */
+/* Sets it (str or None) and returns the one before, a new reference; NULL with an exception, and nothing changed. */
+PyObject *tm_thread_set_label(PyObject *label);
 
 /* ---- buffers and views (buffer.c, view.c, access.c) */
 
@@ -193,13 +201,34 @@ extern PyMethodDef tm_access_methods[];
 
 /* ---- counting in shared memory */
 
-/* A use: one tick of the device's clock. Plain loads and stores: a lost tick only makes two uses equally old. */
+/* A use: one tick of the device's clock. Plain loads and stores, while Go ticks without the GIL: ticks can be lost, so that two uses are equally old, and
+ * where this thread loses its processor between load and store the clock goes back by what Go ticked meanwhile. Only the order of those uses
+ * suffers (Books.tick; gomem/victims.go relies on no more). */
 static inline void tm_touch(tm_record *record, tm_books *books)
 {
 	uint64_t now = __atomic_load_n(&books->clock, __ATOMIC_RELAXED) + 1;
 	__atomic_store_n(&books->clock, now, __ATOMIC_RELAXED);
 	__atomic_store_n(&record->last_use, now, __ATOMIC_RELAXED);
 }
+
+static inline uint32_t tm_word(const tm_record *record) { return __atomic_load_n(&record->word, __ATOMIC_ACQUIRE); }
+
+/* No address: a record never has it, so a comparison with it fails and the int is made at the first use. */
+#define TM_NO_ADDRESS UINT64_MAX
+
+/* The pointer of a buffer, or of a view of it, that was made when its base was at this address, and a use of the base; NULL where the base is not on the
+ * device now, or elsewhere. Warm: two loads of the record, two comparisons, the tick, no call. */
+static inline PyObject *tm_warm_pointer(tm_buffer *base, uint64_t address, PyObject *pointer)
+{
+	tm_record *record = base->record;
+	if (TM_UNLIKELY(tm_word(record) != TM_RESIDENT || __atomic_load_n(&record->address, __ATOMIC_RELAXED) != address || tm_forked)) return NULL;
+	tm_touch(record, base->books);
+	return Py_NewRef(pointer);
+}
+
+/* The same where the base may have to be made resident: a new reference, or NULL with an exception. offset is the view's, address and pointer what is kept
+ * for the next time. */
+PyObject *tm_cold_pointer(tm_buffer *base, uint64_t offset, uint64_t *address, PyObject **pointer);
 
 /* Not 0 where the kernel has no membarrier: then launch counts are raised by atomic adds. */
 extern int tm_atomic_counts;
@@ -230,8 +259,6 @@ static inline void tm_lower_launch(tm_record *record)
 	__atomic_fetch_sub(&record->launches, 1, __ATOMIC_SEQ_CST);
 }
 
-static inline uint32_t tm_word(const tm_record *record) { return __atomic_load_n(&record->word, __ATOMIC_ACQUIRE); }
-
 /* The leaf lock of the books: held for some loads and stores, never across anything that can block. Needs no GIL. */
 void tm_books_lock_slow(tm_books *books);
 static inline void tm_books_lock(tm_books *books)
@@ -242,6 +269,13 @@ static inline void tm_books_lock(tm_books *books)
 static inline void tm_books_unlock(tm_books *books) { __atomic_store_n(&books->lock, 0, __ATOMIC_RELEASE); }
 
 /* ---- the CPU in a forked child (cpu_child.c) */
+/* Appends the Buffers that were made in the child: 0, or -1 with an exception. */
+int tm_child_alive(PyObject *list);
+/* From now on it is none of them. Idempotent. */
+void tm_child_leave(tm_buffer *buffer);
+/* Room for a host's own allocation, counted as reserved: 0, or -1 with an exception. */
+int tm_child_reserve(int device, uint64_t nbytes);
+void tm_child_unreserve(int device, uint64_t nbytes);
 PyObject *tm_child_allocate(int device, uint64_t nbytes, PyObject *label, PyObject *origin);
 void tm_child_drop(tm_buffer *buffer);
 tm_books *tm_child_open_cpu(uint32_t index);
@@ -277,9 +311,10 @@ int tm_peak_device_opened(uint32_t device);
 int tm_info_init(PyObject *module);
 int tm_pointer_slot_init(PyObject *module);
 int tm_thread_init(void);
+int tm_label_init(PyObject *module);
 PyObject *tm_info_configure(PyObject *format, PyObject *format_html);
 extern PyMethodDef tm_allocate_methods[], tm_launch_methods[], tm_adopt_methods[], tm_info_methods[], tm_budget_methods[], tm_peak_methods[],
-	tm_thread_methods[];
+	tm_label_methods[];
 PyObject *tm_hold_new(PyObject *of, PyObject *reason);
 PyObject *tm_export_new(PyObject *of, PyObject *reason);
 

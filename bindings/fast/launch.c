@@ -208,12 +208,17 @@ static PyObject *leave_launch(PyObject *module, PyObject *buffers)
 
 /* ---- with launch(...) */
 
+/* Entering and leaving give the GIL away (to restore, to join streams), and another thread may use the same object meanwhile. From the first moment on
+ * the object belongs to the thread that enters or leaves it: any other is refused, so each count is raised once and lowered once. */
+enum { OUT, ENTERING, ENTERED, LEAVING };
+
 typedef struct tm_launch {
 	PyObject_VAR_HEAD
 	tm_thread *thread;
 	uint64_t stream; /* meaningful with has_stream */
 	uint32_t device; /* meaningful while entered */
-	bool has_stream, entered;
+	bool has_stream;
+	uint8_t state;
 	PyObject *items[];
 } tm_launch;
 
@@ -237,7 +242,7 @@ static PyObject *launch_new(PyObject *const *args, Py_ssize_t count, PyObject *s
 	launch->thread = NULL;
 	launch->stream = handle;
 	launch->has_stream = tm_given(stream) != NULL;
-	launch->entered = false;
+	launch->state = OUT;
 	for (Py_ssize_t i = 0; i < count; i++) launch->items[i] = Py_NewRef(args[i]);
 	/* Only foreign memory has an owner that may refer back. */
 	if (foreign) PyObject_GC_Track(launch);
@@ -265,14 +270,30 @@ static int join(tm_launch *launch, bool entry)
 	return tm_perform(&call, TM_SHORT);
 }
 
+/* Lowers the counts and gives the object free: 0, or -1 with an exception. An exception that is set stays set. */
+static int end(tm_launch *launch)
+{
+	PyObject *type, *value, *traceback;
+	PyErr_Fetch(&type, &value, &traceback);
+	tm_thread_leave(launch->thread);
+	launch->thread = NULL;
+	int failed = leave_all(launch->items, Py_SIZE(launch));
+	launch->state = OUT;
+	if (type) PyErr_Restore(type, value, traceback);
+	return failed;
+}
+
 static PyObject *launch_enter(PyObject *self, PyObject *unused)
 {
 	tm_launch *launch = (tm_launch *)self;
 	Py_ssize_t count = Py_SIZE(self);
-	if (launch->entered) return PyErr_Format(PyExc_RuntimeError, "this launch is entered already");
+	if (launch->state != OUT) return PyErr_Format(PyExc_RuntimeError, "this launch is entered already");
+	launch->state = ENTERING;
 	tm_books *books = NULL;
-	if (enter_all(launch->items, count, &books) == WRONG) return NULL;
-	launch->entered = true;
+	if (enter_all(launch->items, count, &books) == WRONG) {
+		launch->state = OUT;
+		return NULL;
+	}
 	launch->thread = tm_thread_enter();
 	launch->device = books ? books->device : 0;
 	PyObject *pointers = NULL;
@@ -284,34 +305,26 @@ static PyObject *launch_enter(PyObject *self, PyObject *unused)
 		if (!pointer) goto failed;
 		PyTuple_SET_ITEM(pointers, i, pointer);
 	}
+	launch->state = ENTERED;
 	return pointers;
 failed:
 	Py_XDECREF(pointers);
-	launch->entered = false;
-	tm_thread_leave(launch->thread);
-	launch->thread = NULL;
-	leave_all(launch->items, count); /* cannot fail: they were just raised */
+	end(launch); /* cannot fail: the counts were just raised, and nobody else can lower them while the state is ENTERING */
 	return NULL;
 }
 
 /* Ends the launch; -1 with an exception where the streams could not be joined: the holds have ended all the same. */
 static int leave(tm_launch *launch)
 {
-	launch->entered = false;
-	tm_thread_leave(launch->thread);
-	launch->thread = NULL;
+	launch->state = LEAVING;
 	int failed = launch->has_stream && Py_SIZE(launch) && !tm_forked ? join(launch, false) : 0;
-	PyObject *type = NULL, *value = NULL, *traceback = NULL;
-	if (failed) PyErr_Fetch(&type, &value, &traceback);
-	failed |= leave_all(launch->items, Py_SIZE(launch));
-	if (type) PyErr_Restore(type, value, traceback);
-	return failed;
+	return end(launch) | failed;
 }
 
 static PyObject *launch_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
 	tm_launch *launch = (tm_launch *)self;
-	if (!launch->entered) return PyErr_Format(PyExc_RuntimeError, "this launch is not entered");
+	if (launch->state != ENTERED) return PyErr_Format(PyExc_RuntimeError, "this launch is not entered");
 	if (leave(launch)) return NULL;
 	Py_RETURN_NONE;
 }
@@ -328,7 +341,7 @@ static void launch_dealloc(PyObject *self)
 	tm_launch *launch = (tm_launch *)self;
 	PyTypeObject *type = Py_TYPE(self);
 	PyObject_GC_UnTrack(self);
-	if (launch->entered) { /* a block that never came to its end, of a generator that was dropped */
+	if (launch->state == ENTERED) { /* a block that never came to its end, of a generator that was dropped */
 		PyObject *kind, *value, *traceback;
 		PyErr_Fetch(&kind, &value, &traceback);
 		if (leave(launch)) PyErr_WriteUnraisable(NULL);

@@ -26,19 +26,20 @@ int tm_join_methods(PyMethodDef *all, int room, const PyMethodDef *first, const 
 static PyObject *configure(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
 	static tm_signature signature = {"configure", 0, 0,
-		{"resolve_device", "parse_size", "memory_error", "lost_error", "fork_error", "format_info", "format_info_html"}};
-	PyObject *value[7];
+		{"resolve_device", "parse_size", "memory_error", "lost_error", "fork_error", "capture_error", "format_info", "format_info_html", "notify"}};
+	PyObject *value[9];
 	if (tm_arguments(&signature, args, nargs, names, value)) return NULL;
-	PyObject *parts[] = {tm_device_configure(value[0], value[1]), tm_errors_configure(value[2], value[3], value[4]), tm_info_configure(value[5], value[6])};
-	bool whole = parts[0] && parts[1] && parts[2];
-	for (int i = 0; i < 3; i++) Py_XDECREF(parts[i]);
+	PyObject *parts[] = {tm_device_configure(value[0], value[1]), tm_errors_configure(value[2], value[3], value[4], value[5]), tm_info_configure(value[6], value[7]),
+		tm_notices_configure(value[8])};
+	bool whole = parts[0] && parts[1] && parts[2] && parts[3];
+	for (int i = 0; i < 4; i++) Py_XDECREF(parts[i]);
 	if (!whole) return NULL;
 	Py_RETURN_NONE;
 }
 
 static PyMethodDef configure_methods[] = {
 	{"configure", TM_KEYWORDS(configure),
-		"configure(*, resolve_device, parse_size, memory_error, lost_error, fork_error, format_info, format_info_html)\n--\n\n"
+		"configure(*, resolve_device, parse_size, memory_error, lost_error, fork_error, capture_error, format_info, format_info_html, notify)\n--\n\n"
 		"What Python does for this module: called once, by the package."},
 	{NULL},
 };
@@ -55,12 +56,12 @@ static int execute(PyObject *module)
 		return -1;
 	}
 	PyMethodDef *const methods[] = {configure_methods, tm_device_methods, tm_allocate_methods, tm_launch_methods, tm_adopt_methods, tm_info_methods,
-		tm_budget_methods, tm_peak_methods, tm_thread_methods, tm_origin_methods};
+		tm_budget_methods, tm_peak_methods, tm_label_methods, tm_origin_methods, tm_notices_methods};
 	for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
 		if (PyModule_AddFunctions(module, methods[i])) return -1;
 	if (tm_errors_init(module) || tm_device_init() || tm_thread_init() || tm_origin_init(module) || tm_fork_init() || tm_buffer_init(module) ||
 	    tm_view_init(module) || tm_hold_init(module) || tm_export_init(module) || tm_launch_init(module) || tm_adopt_init(module) || tm_peak_init(module) ||
-	    tm_info_init(module) || tm_pointer_slot_init(module))
+	    tm_info_init(module) || tm_label_init(module) || tm_pointer_slot_init(module))
 		return -1;
 	tm_atomic_counts = !tmPlainCounts();
 	once = true;

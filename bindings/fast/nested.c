@@ -96,7 +96,7 @@ PyObject *tm_thread_label(uint32_t *number)
 	return mine->label;
 }
 
-static PyObject *set_label(PyObject *module, PyObject *label)
+PyObject *tm_thread_set_label(PyObject *label)
 {
 	int64_t number = tm_intern(label, "label");
 	if (number < 0) return NULL;
@@ -107,8 +107,3 @@ static PyObject *set_label(PyObject *module, PyObject *label)
 	thread->label_number = (uint32_t)number;
 	return before ? before : Py_NewRef(Py_None);
 }
-
-PyMethodDef tm_thread_methods[] = {
-	{"set_label", set_label, METH_O, "set_label(label, /)\n--\n\nThe label of what this thread allocates from now on; returns the one before."},
-	{NULL},
-};

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/tack-memory/tack-memory/bindings/internal/engine"
+	"github.com/tack-memory/tack-memory/bindings/internal/wire"
 	"github.com/tack-memory/tack-memory/gomem"
 )
 
@@ -16,10 +17,10 @@ import (
 // enough that nothing may be allocated in Go for a plain allocation or a drop.
 func perform(c *C.tm_call, cancel *gomem.Cancel) {
 	defer rescue(c)
-	c.code = C.TM_OK
+	c.code, c.notices = C.TM_OK, 0
 	var err error
 	switch d := device(c); c.op {
-	case C.TM_OP_OPEN, C.TM_OP_INTERN, C.TM_OP_TRIM_HOST:
+	case C.TM_OP_OPEN, C.TM_OP_INTERN, C.TM_OP_TRIM_HOST, C.TM_OP_NOTICES:
 		err = performGlobal(c)
 	case C.TM_OP_ALLOCATE:
 		var index uint32
@@ -57,11 +58,13 @@ func perform(c *C.tm_call, cancel *gomem.Cancel) {
 		for _, h := range d.Holds(uint32(c.index)) {
 			holds[h.Name()] += h.Count
 		}
-		c.text = C.CString(toJSON(holds))
+		c.text = C.CString(wire.JSON(holds))
 	case C.TM_OP_SET_LABEL:
 		d.SetLabel(uint32(c.index), uint32(c.label))
 	case C.TM_OP_INFO:
 		err = giveInfo(c, d)
+	case C.TM_OP_AT_PEAK, C.TM_OP_CLOSE_PEAK:
+		performPeak(c, d)
 	case C.TM_OP_COPY_TO_HOST, C.TM_OP_COPY_FROM_HOST, C.TM_OP_FILL, C.TM_OP_COPY, C.TM_OP_RAW_TO_HOST, C.TM_OP_RAW_FROM_HOST,
 		C.TM_OP_RAW_FILL, C.TM_OP_RAW_COPY:
 		err = performAccess(c, d, wait(c, cancel))
@@ -72,6 +75,9 @@ func perform(c *C.tm_call, cancel *gomem.Cancel) {
 	}
 	if err != nil {
 		fail(c, err)
+	}
+	if gomem.Noticed() {
+		c.notices = 1
 	}
 }
 
@@ -93,6 +99,8 @@ func performGlobal(c *C.tm_call) error {
 	case C.TM_OP_TRIM_HOST:
 		drainAll() // dropped buffers may have host copies
 		c.result = C.int64_t(engine.Pool().Trim())
+	case C.TM_OP_NOTICES:
+		c.text = C.CString(wire.JSON(wire.TakeNotices()))
 	}
 	return nil
 }
@@ -130,11 +138,13 @@ func performDevice(c *C.tm_call, d *gomem.Device, cancel *gomem.Cancel) (err err
 		released, err = d.Trim()
 		c.result = C.int64_t(released)
 	case C.TM_OP_STREAM:
-		c.stream = C.uint64_t(d.Stream())
+		var stream uint64
+		stream, err = d.Stream()
+		c.stream = C.uint64_t(stream)
 	case C.TM_OP_SET_STREAM:
 		err = d.SetStream(uint64(c.context), uint64(c.stream))
 	case C.TM_OP_JOIN:
-		err = d.Driver().Join(uint64(c.stream), uint64(c.token))
+		err = d.Join(uint64(c.stream), uint64(c.token))
 	}
 	return err
 }
@@ -153,13 +163,26 @@ func performAccess(c *C.tm_call, d *gomem.Device, w gomem.Wait) error {
 	case C.TM_OP_COPY:
 		return d.Copy(index, offset, uint32(c.other), uint64(c.other_offset), nbytes, w)
 	case C.TM_OP_RAW_TO_HOST:
-		return d.Driver().CopyOut(c.memory, uint64(c.address), nbytes)
+		return d.ForeignToHost(c.memory, uint64(c.address), nbytes)
 	case C.TM_OP_RAW_FROM_HOST:
-		return d.Driver().CopyIn(uint64(c.address), c.memory, nbytes)
+		return d.ForeignFromHost(uint64(c.address), c.memory, nbytes)
 	case C.TM_OP_RAW_FILL:
-		return d.Driver().Fill(uint64(c.address), pattern, nbytes)
+		return d.ForeignFill(uint64(c.address), pattern, nbytes)
 	default:
-		return d.Driver().CopyWithin(uint64(c.address), uint64(c.other_offset), nbytes)
+		return d.ForeignCopy(uint64(c.address), uint64(c.other_offset), nbytes)
+	}
+}
+
+// performPeak tells what was live at the peak of a watched scope.
+func performPeak(c *C.tm_call, d *gomem.Device) {
+	peak := (*C.tm_peak)(c.memory)
+	scope := (*gomem.Scope)(unsafe.Pointer(&peak.scope))
+	if c.op == C.TM_OP_CLOSE_PEAK {
+		d.CloseScopeAtPeak(scope, func(holders []gomem.Holder) { peak.at_peak = C.CString(wire.JSON(wire.Holders(holders))) })
+		return
+	}
+	if holders, open := d.AtPeak(scope); open {
+		c.text = C.CString(wire.JSON(wire.Holders(holders)))
 	}
 }
 
@@ -234,12 +257,6 @@ func indexes(c *C.tm_call) []uint32 { return unsafe.Slice((*uint32)(c.memory), i
 
 // text is a text of C's, not ended by NUL; the string is a copy.
 func text(c *C.tm_call) string { return C.GoStringN((*C.char)(c.memory), C.int(c.nbytes)) }
-
-// figures are the books as one moment, without asking the driver.
-func figures(d *gomem.Device) gomem.Info {
-	info, _ := d.Info(false) // only the driver can fail, and it is not asked
-	return info
-}
 
 func giveInfo(c *C.tm_call, d *gomem.Device) error {
 	d.Drain() // so that what was just dropped shows in the driver's figures

@@ -1,5 +1,7 @@
 /* Peak scopes: PeakScope, the base of tack_memory.MemoryPeak. A scope is linked into the books of each device, of those that are opened during its interval,
- * too, and whoever raises in_use raises its maxima in the same step under the books' lock (gomem/books.go; cpu_child.c in a forked child): peaks are exact. */
+ * too, and whoever raises in_use raises its maxima in the same step under the books' lock (gomem/books.go; cpu_child.c in a forked child): peaks are exact.
+ *
+ * Where origins are on when it is entered, its scope on the device that was asked for is watched (gomem/stays.go), and Go tells what was live at its peak. */
 #include "lane.h"
 #include "docs_calls.h"
 #include <time.h>
@@ -7,12 +9,13 @@
 static PyTypeObject *scope_type;
 
 typedef struct entry {
-	tm_scope scope;
+	tm_peak peak;
 	uint32_t device;
 	struct entry *later; /* of a device that was opened after this one, during the interval */
 } entry;
 
-enum { NEW, OPEN, CLOSED };
+/* CLOSING: a thread is in Go, without the GIL, to close the watched scope. */
+enum { NEW, OPEN, CLOSING, CLOSED };
 
 typedef struct peak_scope {
 	PyObject_HEAD
@@ -31,11 +34,13 @@ typedef struct peak_scope {
 static peak_scope *open_scopes; /* all that are open; under the GIL, as all above */
 
 /* As gomem's Device.OpenScope. */
-static void open_scope(tm_scope *scope, tm_books *books)
+static void open_scope(tm_scope *scope, tm_books *books, bool watched)
 {
 	tm_books_lock(books);
 	*scope = (tm_scope){.next = books->scopes, .books = books, .sequence = books->sequence, .start = books->in_use, .peak = books->in_use,
-		.footprint = books->in_use + books->spilled, .spilled_bytes = books->spilled_bytes, .restored_bytes = books->restored_bytes};
+		.footprint = books->in_use + books->spilled, .spilled_bytes = books->spilled_bytes, .restored_bytes = books->restored_bytes,
+		.moment = books->sequence, .watched = watched};
+	books->watched += watched;
 	if (scope->next) scope->next->prev = scope;
 	books->scopes = scope;
 	tm_books_unlock(books);
@@ -53,6 +58,7 @@ static void close_scope(tm_scope *scope)
 	if (scope->next) scope->next->prev = scope->prev;
 	scope->next = scope->prev = NULL;
 	scope->books = NULL;
+	books->watched -= scope->watched;
 	scope->end = books->in_use;
 	scope->spilled_bytes = books->spilled_bytes - scope->spilled_bytes;
 	scope->restored_bytes = books->restored_bytes - scope->restored_bytes;
@@ -60,18 +66,20 @@ static void close_scope(tm_scope *scope)
 }
 
 /* The figures as they are now, in one moment; for a closed scope the frozen ones. */
-static tm_scope read_scope(const tm_scope *scope)
+static tm_scope read_scope(const tm_scope *scope, tm_books *books)
 {
-	tm_books *books = scope->books;
-	if (!books) return *scope;
-	tm_books_lock(books);
+	tm_books_lock(books); /* Go may close it at this moment */
 	tm_scope copy = *scope;
-	copy.end = books->in_use;
-	copy.spilled_bytes = books->spilled_bytes - scope->spilled_bytes;
-	copy.restored_bytes = books->restored_bytes - scope->restored_bytes;
+	if (copy.books) {
+		copy.end = books->in_use;
+		copy.spilled_bytes = books->spilled_bytes - scope->spilled_bytes;
+		copy.restored_bytes = books->restored_bytes - scope->restored_bytes;
+	}
 	tm_books_unlock(books);
 	return copy;
 }
+
+static tm_scope read_entry(const entry *entry) { return read_scope(&entry->peak.scope, tm_devices[entry->device].books); }
 
 static double since(const struct timespec *began)
 {
@@ -80,12 +88,25 @@ static double since(const struct timespec *began)
 	return (double)(now.tv_sec - began->tv_sec) + (double)(now.tv_nsec - began->tv_nsec) * 1e-9;
 }
 
-static void close_all(peak_scope *peak)
+/* Closes the watched scope in Go, which fills in at_peak. The GIL is away meanwhile. */
+static void close_watched(entry *entry)
 {
-	for (uint32_t i = 0; i < peak->count; i++) close_scope(&peak->entries[i].scope);
-	for (entry *late = peak->later; late; late = late->later) close_scope(&late->scope);
-	if ((*peak->from = peak->next)) peak->next->from = peak->from;
+	tm_call call = {.op = TM_OP_CLOSE_PEAK, .device = entry->device, .memory = &entry->peak};
+	tm_release(&call);
+}
+
+/* tell: whether somebody may ask for at_peak. Without it, nothing here gives the GIL away. */
+static void close_all(peak_scope *peak, bool tell)
+{
+	entry *main = &peak->entries[peak->main];
 	peak->seconds = since(&peak->began);
+	if ((*peak->from = peak->next)) peak->next->from = peak->from;
+	for (entry *late = peak->later; late; late = late->later) close_scope(&late->peak.scope);
+	for (uint32_t i = 0; i < peak->count; i++)
+		if (&peak->entries[i] != main) close_scope(&peak->entries[i].peak.scope);
+	peak->state = CLOSING;
+	if (TM_UNLIKELY(main->peak.scope.watched) && tell) close_watched(main);
+	if (main->peak.scope.books) close_scope(&main->peak.scope); /* not watched; or Go could not, which has no place in a forked child */
 	peak->state = CLOSED;
 }
 
@@ -98,7 +119,8 @@ int tm_peak_device_opened(uint32_t device)
 			return -1;
 		}
 		late->device = device;
-		open_scope(&late->scope, tm_devices[device].books);
+		late->peak.at_peak = NULL;
+		open_scope(&late->peak.scope, tm_devices[device].books, false);
 		late->later = peak->later;
 		peak->later = late;
 	}
@@ -112,7 +134,7 @@ static int scope_init(PyObject *self, PyObject *args, PyObject *keywords)
 	PyObject *device = Py_None, *label = Py_None, *on_exit = Py_None;
 	bool plain = !PyTuple_GET_SIZE(args) && (!keywords || !PyDict_GET_SIZE(keywords));
 	if (!plain && !PyArg_ParseTupleAndKeywords(args, keywords, "|OOO:PeakScope", names, &device, &label, &on_exit)) return -1;
-	if (peak->state == OPEN) {
+	if (peak->state == OPEN || peak->state == CLOSING) {
 		PyErr_SetString(PyExc_RuntimeError, "this peak scope is open");
 		return -1;
 	}
@@ -145,9 +167,12 @@ static PyObject *scope_enter(PyObject *self, PyObject *unused)
 	peak->count = 0;
 	for (uint32_t i = 0; i < devices; i++) {
 		if (!tm_devices[i].books) continue;
-		if (i == (uint32_t)device) peak->main = peak->count;
-		entries[peak->count].device = i;
-		open_scope(&entries[peak->count++].scope, tm_devices[i].books);
+		bool asked = i == (uint32_t)device;
+		if (asked) peak->main = peak->count;
+		entry *entry = &entries[peak->count++];
+		entry->device = i;
+		entry->peak.at_peak = NULL;
+		open_scope(&entry->peak.scope, tm_devices[i].books, asked && tm_origins_on && !tm_forked);
 	}
 	if ((peak->next = open_scopes)) open_scopes->from = &peak->next;
 	peak->from = &open_scopes;
@@ -163,7 +188,7 @@ static PyObject *scope_exit(PyObject *self, PyObject *const *args, Py_ssize_t na
 	peak_scope *peak = (peak_scope *)self;
 	if (peak->state != OPEN)
 		return PyErr_Format(PyExc_RuntimeError, peak->state == NEW ? "this peak scope was not entered" : "this peak scope was left already");
-	close_all(peak);
+	close_all(peak, true);
 	if (peak->on_exit && peak->on_exit != Py_None) {
 		PyObject *callable = Py_NewRef(peak->on_exit);
 		PyObject *done = PyObject_CallOneArg(callable, self);
@@ -190,11 +215,11 @@ static PyObject *get_figure(PyObject *self, void *closure)
 	peak_scope *peak = (peak_scope *)self;
 	const entry *entry = main_entry(peak);
 	if (!entry) return NULL;
-	tm_scope now = read_scope(&entry->scope);
+	tm_scope now = read_entry(entry);
 	switch ((enum figure)(intptr_t)closure) {
 	case BYTES: return PyLong_FromLongLong(now.peak);
 	case START: return PyLong_FromLongLong(now.start);
-	case END: return peak->state == OPEN ? Py_NewRef(Py_None) : PyLong_FromLongLong(now.end);
+	case END: return now.books ? Py_NewRef(Py_None) : PyLong_FromLongLong(now.end);
 	case DELTA: return PyLong_FromLongLong(now.peak - now.start);
 	case FOOTPRINT: return PyLong_FromLongLong(now.footprint);
 	case OWN: return PyLong_FromLongLong(now.own);
@@ -205,7 +230,7 @@ static PyObject *get_figure(PyObject *self, void *closure)
 
 static int add_highest(PyObject *bytes, const entry *entry)
 {
-	PyObject *highest = PyLong_FromLongLong(read_scope(&entry->scope).peak);
+	PyObject *highest = PyLong_FromLongLong(read_entry(entry).peak);
 	int failed = !highest || PyDict_SetItem(bytes, tm_devices[entry->device].name, highest) ? -1 : 0;
 	Py_XDECREF(highest);
 	return failed;
@@ -221,6 +246,24 @@ static PyObject *get_by_device(PyObject *self, void *unused)
 	for (entry *late = peak->later; bytes && late; late = late->later)
 		if (add_highest(bytes, late)) Py_CLEAR(bytes);
 	return bytes;
+}
+
+/* What was live at the peak as JSON, decoded by tack_memory.MemoryPeak. */
+static PyObject *get_at_peak(PyObject *self, void *unused)
+{
+	peak_scope *peak = (peak_scope *)self;
+	if (!main_entry(peak)) return NULL;
+	entry *main = &peak->entries[peak->main];
+	if (main->peak.scope.watched && peak->state != CLOSED && !tm_forked) {
+		tm_call call = {.op = TM_OP_AT_PEAK, .device = main->device, .memory = &main->peak};
+		if (tm_perform(&call, TM_SHORT)) return NULL;
+		if (call.text) {
+			PyObject *text = PyUnicode_FromString(call.text);
+			free(call.text);
+			return text;
+		}
+	}
+	return main->peak.at_peak ? PyUnicode_FromString(main->peak.at_peak) : Py_NewRef(Py_None);
 }
 
 static PyObject *get_device(PyObject *self, void *unused)
@@ -268,7 +311,8 @@ static void scope_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 	PyObject_GC_UnTrack(self);
 	if (peak->weak) PyObject_ClearWeakRefs(self);
-	if (peak->state == OPEN) close_all(peak); /* a scope that is dropped closes itself */
+	if (peak->state == OPEN) close_all(peak, false); /* a scope that is dropped closes itself */
+	if (peak->state == CLOSED) free(peak->entries[peak->main].peak.at_peak);
 	if (peak->entries != peak->few) PyMem_Free(peak->entries);
 	for (entry *late = peak->later, *next; late; late = next) {
 		next = late->later;
@@ -291,6 +335,7 @@ static PyGetSetDef scope_getset[] = {
 	{"spilled_bytes", get_figure, NULL, "Bytes spilled in the interval.", (void *)SPILLED},
 	{"restored_bytes", get_figure, NULL, "Bytes restored in the interval.", (void *)RESTORED},
 	{"by_device", get_by_device, NULL, "The highest in_use of each open device.", NULL},
+	{"at_peak_json", get_at_peak, NULL, "What was live at the peak, by label and origin, as JSON; None where origins were off on entry, or it is not known.", NULL},
 	{"device", get_device, NULL, "Name of the device that the other figures are of.", NULL},
 	{"seconds", get_seconds, NULL, "How long the interval lasted, or has lasted.", NULL},
 	{"asked", get_object, NULL, "The device argument as it was given.", (void *)offsetof(peak_scope, asked)},

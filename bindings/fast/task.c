@@ -136,8 +136,10 @@ int tm_perform(tm_call *call, uint64_t moves)
 	}
 	if (tm_thread_is_nested()) call->flags |= TM_NESTED;
 	for (;;) {
+		call->notices = 0;
 		if (TM_UNLIKELY(moves && may_take_long(moves)) && _PyOS_IsMainThread()) {
 			if (run_task(call)) {
+				if (call->notices) tm_notify();
 				if (call->code == TM_OK) undo(call);
 				free(call->text);
 				return -1;
@@ -149,6 +151,7 @@ int tm_perform(tm_call *call, uint64_t moves)
 			Py_END_ALLOW_THREADS
 			in_flight--;
 		}
+		if (TM_UNLIKELY(call->notices)) tm_notify();
 		if (TM_LIKELY(call->code == TM_OK)) return 0;
 		if (call->code != TM_COLLECT && call->code != TM_RELIEVE) return tm_raise_call(call);
 		free(call->text);
@@ -160,8 +163,8 @@ int tm_perform(tm_call *call, uint64_t moves)
 
 static void report(tm_call *call)
 {
-	/* A release cannot fail but by an error of ours; there is nobody to raise it to. */
-	fprintf(stderr, "tack_memory: %s\n", call->text);
+	/* A release cannot fail but on a broken device, or by an error of ours; there is nobody to raise it to. */
+	tmReport(call->device, call->text);
 	free(call->text);
 	call->text = NULL;
 }

@@ -26,7 +26,7 @@ typedef struct tm_record {
 typedef struct tm_books {
 	uint32_t lock;       /* leaf lock: compare-and-swap 0 -> 1 with acquire, spin then sched_yield; store 0 with release */
 	uint32_t device;
-	uint64_t clock;      /* relaxed load + store of +1: a lost tick is harmless */
+	uint64_t clock;      /* relaxed load + store of +1: ticks can be lost, and it can go back; see tm_touch */
 	uint32_t drops;
 	uint32_t strict;
 	int64_t in_use, peak, spilled, reserved, pending_free, budget;
@@ -34,7 +34,7 @@ typedef struct tm_books {
 	uint64_t sequence;
 	struct tm_scope *scopes;
 	uint32_t waiting;    /* not 0: someone waits for launches to end: leave_launch calls Device.Ended; read with relaxed order */
-	uint32_t spare;
+	uint32_t watched;    /* open scopes that are watched, and who reads what was live at one's peak */
 } tm_books;
 
 typedef struct tm_scope {
@@ -42,6 +42,9 @@ typedef struct tm_scope {
 	tm_books *books;
 	uint64_t sequence;
 	int64_t start, peak, footprint, own_now, own, spilled_bytes, restored_bytes, end;
+	uint64_t moment;
+	uint32_t watched;
+	uint32_t spare;
 } tm_scope;
 
 _Static_assert(sizeof(tm_record) == 64, "a record is one cache line");

@@ -6,8 +6,6 @@
 PyTypeObject *tm_view_type;
 static PyObject *name_device_ptr; /* interned */
 
-#define NO_ADDRESS UINT64_MAX
-
 static tm_view *make(uint64_t offset, uint64_t nbytes, uint32_t device)
 {
 	tm_view *view = PyObject_GC_New(tm_view, tm_view_type);
@@ -16,7 +14,7 @@ static tm_view *make(uint64_t offset, uint64_t nbytes, uint32_t device)
 	view->owner = NULL;
 	view->offset = offset;
 	view->nbytes = nbytes;
-	view->address = NO_ADDRESS;
+	view->address = TM_NO_ADDRESS;
 	view->pointer = NULL;
 	view->weak = NULL;
 	view->device = device;
@@ -72,19 +70,7 @@ static void view_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-static PyObject *slow_pointer(tm_view *view)
-{
-	uint64_t address;
-	if (tm_make_resident(view->base, &address)) return NULL;
-	if (address != view->address) {
-		/* A buffer of size 0 has address 0, and so has each view of it. */
-		PyObject *pointer = PyLong_FromUnsignedLongLong(address + view->offset);
-		if (!pointer) return NULL;
-		view->address = address;
-		Py_XSETREF(view->pointer, pointer);
-	}
-	return Py_NewRef(view->pointer);
-}
+static PyObject *slow_pointer(tm_view *view) { return tm_cold_pointer(view->base, view->offset, &view->address, &view->pointer); }
 
 PyObject *tm_view_pointer(tm_view *view)
 {
@@ -96,12 +82,8 @@ PyObject *tm_view_pointer(tm_view *view)
 		}
 		return Py_NewRef(view->pointer);
 	}
-	tm_record *record = base->record;
-	if (TM_LIKELY(tm_word(record) == TM_RESIDENT && __atomic_load_n(&record->address, __ATOMIC_RELAXED) == view->address && !tm_forked)) {
-		tm_touch(record, base->books);
-		return Py_NewRef(view->pointer);
-	}
-	return slow_pointer(view);
+	PyObject *warm = tm_warm_pointer(base, view->address, view->pointer);
+	return TM_LIKELY(warm != NULL) ? warm : slow_pointer(view);
 }
 
 static PyObject *get_device_ptr(PyObject *self, void *unused) { return tm_view_pointer((tm_view *)self); }

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -11,32 +12,51 @@ import (
 
 	"github.com/tack-memory/tack-memory/backends/cuda"
 	"github.com/tack-memory/tack-memory/backends/dl"
+	"github.com/tack-memory/tack-memory/backends/hip"
+	"github.com/tack-memory/tack-memory/backends/levelzero"
+	"github.com/tack-memory/tack-memory/backends/metal"
 	"github.com/tack-memory/tack-memory/gomem"
-	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
-func TestMain(m *testing.M) { simcuda.Main(m) }
+func TestMain(m *testing.M) { soft.Main(m) }
+
+// freshFolder is a folder with a software driver that nobody has started.
+func freshFolder(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	require.NoError(t, os.Rename(soft.Fresh(t, soft.CUDA), filepath.Join(folder, soft.FileName(soft.CUDA))))
+	return folder
+}
 
 // reset makes the engine as it is in a new process, with a software driver of its own.
 func reset(t *testing.T) {
 	t.Helper()
-	file := simcuda.Fresh(t)
+	folder := freshFolder(t)
 	forget := func() {
 		opening.Lock()
 		defer opening.Unlock()
 		table.Store(nil)
 		opened = nil
-		sim.library, sim.capacities, sim.loaded = "", nil, false
-		*cudaKind = *newCUDAKind("cuda", func() (*cuda.Library, error) { return cuda.Load(dl.System, cuda.Candidates()) })
+		sim.folder, sim.capacities, sim.asked, sim.loaded = "", nil, nil, nil
+		*cudaKind = *newOrderedKind("cuda", func() (*cuda.Library, error) { return cuda.Load(dl.System, cuda.Candidates()) })
+		*hipKind = *newOrderedKind("hip", func() (*hip.Library, error) { return hip.Load(dl.System, hip.Candidates()) })
+		*levelZeroKind = *newLevelZeroKind("level_zero", func() (*levelzero.Library, error) { return levelzero.Load(dl.System, levelzero.Candidates()) })
+		*metalKind = *newMetalKind(func() (*metal.Library, error) { return nil, metal.ErrNotMacOS }) // whatever this machine is
 		*simKind = *newSimKind()
+		*simHIPKind = *newSimHIPKind()
+		*simLevelZeroKind = *newSimLevelZeroKind()
 		checking.Store(false)
 		checkingSet.Store(false)
 		hostLimitSet.Store(false)
+		poolsSet.Store(nil)
 		Pool().SetLimit(-1)
 	}
 	forget()
 	t.Setenv(cuda.LibraryVariable, "/nowhere/libcuda.so.1") // whatever this machine has
-	SetSimLibrary(file)
+	t.Setenv(hip.LibraryVariable, "/nowhere/libamdhip64.so.6")
+	t.Setenv(levelzero.LibraryVariable, "/nowhere/libze_loader.so.1")
+	SetSimFolder(folder)
 	t.Cleanup(func() {
 		for _, device := range Devices() {
 			assert.NoError(t, device.Close())
@@ -125,10 +145,10 @@ func TestSimExistsOnlyWhenNamed(t *testing.T) {
 		}
 		return list
 	}
-	assert.Equal(t, []string{"cuda", "cpu"}, names())
-	assert.False(t, sim.loaded, "it is not even loaded")
+	assert.Equal(t, []string{"cuda", "hip", "level_zero", "metal", "cpu"}, names())
+	assert.Empty(t, sim.loaded, "it is not even loaded")
 	require.NoError(t, ConfigureSim([]uint64{1 << 20, 2 << 20}))
-	assert.Equal(t, []string{"cuda", "cpu", "sim:0", "sim:1"}, names())
+	assert.Equal(t, []string{"cuda", "hip", "level_zero", "metal", "cpu", "sim:0", "sim:1"}, names())
 }
 
 func TestSimDefault(t *testing.T) {
@@ -147,12 +167,13 @@ func TestSimConfigurationIsChecked(t *testing.T) {
 	assert.Error(t, ConfigureSim([]uint64{0}))
 	assert.Error(t, ConfigureSim([]uint64{1 << 63}))
 
-	SetSimLibrary("")
+	SetSimFolder("")
 	_, err := Open("sim", 0)
-	assert.ErrorContains(t, err, "SetSimLibrary")
-	SetSimLibrary("libc.so.6")
+	assert.ErrorContains(t, err, "SetSimFolder")
+	folder := t.TempDir()
+	SetSimFolder(folder)
 	_, err = Open("sim", 0)
-	assert.ErrorContains(t, err, "cuInit")
+	assert.ErrorContains(t, err, filepath.Join(folder, soft.FileName(soft.CUDA)))
 }
 
 func TestDescribe(t *testing.T) {
@@ -171,34 +192,49 @@ func TestDescribe(t *testing.T) {
 	processor := byName["cpu"]
 	assert.True(t, processor.Usable)
 	assert.Positive(t, *processor.Total)
-	assert.Contains(t, processor.Notes[0], "never spilled")
+	assert.False(t, processor.Spills)
+	assert.Contains(t, processor.Notes[0], "pages of")
 
 	simulated := byName["sim:0"]
 	assert.True(t, simulated.Usable)
 	assert.True(t, simulated.Pools)
+	assert.True(t, simulated.Spills)
 	assert.EqualValues(t, 64<<20, *simulated.Total)
 	assert.Regexp(t, `^\d+\.\d+$`, simulated.Version)
-	assert.Contains(t, simulated.Library, "fresh-")
+	assert.Contains(t, simulated.Library, soft.FileName(soft.CUDA))
 	assert.NotEmpty(t, simulated.Product)
 	assert.Regexp(t, "^GPU-", simulated.UUID)
 }
 
-// TestRealLibraryByName: TACK_MEMORY_CUDA_LIBRARY names what "cuda" loads.
+// TestRealLibraryByName: a variable of the environment names what a vendor's kind loads.
 func TestRealLibraryByName(t *testing.T) {
-	reset(t)
-	require.NoError(t, os.Setenv(cuda.LibraryVariable, simcuda.Fresh(t)))
-	index, err := Open("cuda", 0)
-	require.NoError(t, err)
-	assert.Equal(t, "cuda:0", At(index).Name())
+	for kind, variable := range map[string]string{soft.CUDA: cuda.LibraryVariable, soft.HIP: hip.LibraryVariable} {
+		t.Run(kind, func(t *testing.T) {
+			reset(t)
+			file := soft.Fresh(t, kind)
+			require.NoError(t, os.Setenv(variable, file))
+			index, err := Open(kind, 0)
+			require.NoError(t, err)
+			assert.Equal(t, kind+":0", At(index).Name())
+			described := describe(kind)
+			require.NotEmpty(t, described)
+			assert.True(t, described[0].Usable && described[0].Pools && described[0].Spills)
+			assert.Equal(t, file, described[0].Library)
+			assert.NotEmpty(t, described[0].Version)
+			assert.NotEmpty(t, described[0].Product)
+			assert.NotEmpty(t, described[0].UUID)
+		})
+	}
 }
 
 // TestFailuresAreNotRemembered: a driver that could not start can be tried again.
 func TestFailuresAreNotRemembered(t *testing.T) {
 	reset(t)
-	file := simcuda.Fresh(t)
+	folder := freshFolder(t)
+	file := filepath.Join(folder, soft.FileName(soft.CUDA))
 	library, err := cuda.Load(dl.System, []dl.Candidate{{Name: file}})
 	require.NoError(t, err)
-	SetSimLibrary(file)
+	SetSimFolder(folder)
 	require.NoError(t, library.Software().Fail("cuInit", 1, 999))
 	_, err = Open("sim", 0)
 	assert.ErrorContains(t, err, "CUDA_ERROR_UNKNOWN")

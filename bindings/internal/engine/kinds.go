@@ -26,7 +26,7 @@ type kind struct {
 }
 
 // kinds is all of them, in the order of reports.
-var kinds = []*kind{cudaKind, cpuKind, simKind}
+var kinds = []*kind{cudaKind, hipKind, levelZeroKind, metalKind, cpuKind, simKind, simHIPKind, simLevelZeroKind}
 
 // Library is a vendor's library as it was found.
 type Library struct {
@@ -41,6 +41,7 @@ type Facts struct {
 	UUID    string // "" where there is none
 	Total   int64  // bytes, or gomem.Unknown
 	Pools   bool   // memory is freed in stream order
+	Spills  bool   // its memory can be spilled; else it is only counted
 	Notes   []string
 }
 
@@ -54,6 +55,7 @@ type Description struct {
 	Version string   `json:"version"`
 	Total   *int64   `json:"total"` // null: unknown
 	Pools   bool     `json:"pools"`
+	Spills  bool     `json:"spills"`
 	Why     string   `json:"why"`
 	Product string   `json:"product"`
 	UUID    string   `json:"uuid"`
@@ -113,7 +115,7 @@ func (k *kind) describe() []Description {
 		if facts, err := k.facts(ordinal); err != nil {
 			d.Why = err.Error()
 		} else {
-			d.Usable, d.Pools, d.Product, d.UUID = true, facts.Pools, facts.Product, facts.UUID
+			d.Usable, d.Pools, d.Spills, d.Product, d.UUID = true, facts.Pools, facts.Spills, facts.Product, facts.UUID
 			if facts.Total != gomem.Unknown {
 				d.Total = &facts.Total
 			}

@@ -13,12 +13,14 @@ import (
 const (
 	checkVariable     = "TACK_MEMORY_CHECK"
 	hostLimitVariable = "TACK_MEMORY_HOST_LIMIT"
+	poolsVariable     = "TACK_MEMORY_POOLS"
 )
 
 var (
-	checking     atomic.Bool // verify the books after every operation
-	checkingSet  atomic.Bool // SetCheck was called
-	hostLimitSet atomic.Bool // SetHostLimit was called
+	checking     atomic.Bool          // verify the books after every operation
+	checkingSet  atomic.Bool          // SetCheck was called
+	hostLimitSet atomic.Bool          // SetHostLimit was called
+	poolsSet     atomic.Pointer[bool] // what SetPools said; nil: it was not called
 )
 
 // SetCheck makes all devices verify their books after every operation, or ends that. Not while operations are under way.
@@ -34,6 +36,25 @@ func SetCheck(on bool) {
 func SetHostLimit(bytes int64) {
 	hostLimitSet.Store(true)
 	Pool().SetLimit(bytes)
+}
+
+// SetPools says whether devices that are opened from now on use memory pools, where they have them (cuda, hip).
+func SetPools(on bool) { poolsSet.Store(&on) }
+
+// poolsAllowed is what SetPools said, else the environment.
+func poolsAllowed() (bool, error) {
+	if set := poolsSet.Load(); set != nil {
+		return *set, nil
+	}
+	text, _ := dl.Environment(poolsVariable)
+	if text == "" {
+		return true, nil
+	}
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fmt.Errorf("%s=%s: must be 1 or 0", poolsVariable, text)
+	}
+	return on, nil
 }
 
 // applyEnvironment takes the switches that nobody has set otherwise. opening is held.

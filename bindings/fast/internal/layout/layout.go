@@ -28,13 +28,14 @@ static const tm_field tm_books_fields[] = {
 	FIELD(tm_books, restore_count, "RestoreCount"), FIELD(tm_books, spilled_bytes, "SpilledBytes"),
 	FIELD(tm_books, restored_bytes, "RestoredBytes"), FIELD(tm_books, freed_spilled, "FreedSpilled"),
 	FIELD(tm_books, allocate_count, "AllocateCount"), FIELD(tm_books, free_count, "FreeCount"), FIELD(tm_books, sequence, "Sequence"),
-	FIELD(tm_books, scopes, "Scopes"), FIELD(tm_books, waiting, "Waiting"), FIELD(tm_books, spare, "_"),
+	FIELD(tm_books, scopes, "Scopes"), FIELD(tm_books, waiting, "Waiting"), FIELD(tm_books, watched, "Watched"),
 };
 static const tm_field tm_scope_fields[] = {
 	FIELD(tm_scope, next, "Next"), FIELD(tm_scope, prev, "Prev"), FIELD(tm_scope, books, "Books"), FIELD(tm_scope, sequence, "Sequence"),
 	FIELD(tm_scope, start, "Start"), FIELD(tm_scope, peak, "Peak"), FIELD(tm_scope, footprint, "Footprint"),
 	FIELD(tm_scope, own_now, "OwnNow"), FIELD(tm_scope, own, "Own"), FIELD(tm_scope, spilled_bytes, "SpilledBytes"),
-	FIELD(tm_scope, restored_bytes, "RestoredBytes"), FIELD(tm_scope, end, "End"),
+	FIELD(tm_scope, restored_bytes, "RestoredBytes"), FIELD(tm_scope, end, "End"), FIELD(tm_scope, moment, "Moment"),
+	FIELD(tm_scope, watched, "Watched"), FIELD(tm_scope, spare, "_"),
 };
 enum { RECORD_FIELDS = sizeof tm_record_fields / sizeof(tm_field), BOOKS_FIELDS = sizeof tm_books_fields / sizeof(tm_field),
 	SCOPE_FIELDS = sizeof tm_scope_fields / sizeof(tm_field) };
