@@ -20,7 +20,7 @@ from ._accounting import MemoryPeak, format_info, format_info_html, memory_peak
 from ._arrays import hold, label, restore, spill
 from ._budget import get_memory_budget, memory_budget, set_memory_budget
 from ._devices import devices
-from ._errors import DeviceLostError, DeviceMemoryError, ForkError, Holder
+from ._errors import DeviceLostError, DeviceMemoryError, ForkError, Holder, StreamCaptureError
 from ._native import _fast
 from ._version import __version__
 
@@ -81,6 +81,7 @@ __all__ = [
     "MemoryReport",
     "MissingSeamError",
     "Reservation",
+    "StreamCaptureError",
     "Timeline",
     "__version__",
     "adopt",
@@ -145,7 +146,9 @@ _fast.configure(
     memory_error=_errors.memory_error,
     lost_error=DeviceLostError,
     fork_error=ForkError,
+    capture_error=StreamCaptureError,
     format_info=format_info,
     format_info_html=format_info_html,
+    notify=_logging.drain,
 )
 _hosts.watch(_devices.default_device_changed)

@@ -9,28 +9,24 @@ import sys
 from typing import Any
 
 from . import __version__, memory_info
-from ._devices import describe, devices, resolve_name
+from ._devices import devices, resolve_name
 from ._errors import DeviceLostError
 from ._report import info_to_dict
-from ._settings import SWITCHES, settings
-from ._sizes import format_bytes
+from ._settings import KINDS, parse_device_name
 
 EXAMPLES = """\
 examples:
   python -m tack_memory info                     each device of this machine
   python -m tack_memory info cuda:0 --json       one device, for a program
-  python -m tack_memory doctor                   which drivers were found, and what is missing
+  python -m tack_memory doctor                   each vendor: which driver was found, what is missing, what to do
+  python -m tack_memory doctor cuda && ./run     run only where a CUDA device can be used
 
 exit codes:
-  0  all is well
-  1  a driver that is installed does not work (doctor), or a device cannot be asked (info)
+  0  all is well; doctor: something can be used (the CPU alone will do), and each device or kind that was named
+  1  info: a device cannot be asked; doctor: a device that was named cannot be used, a switch names a library that cannot be loaded,
+     or a driver is installed, does not work, and no other device spills
   2  wrong arguments; there is no such device
 """
-
-_SPILLING = {
-    "cpu": "accounting only: its memory is the host's",
-    "metal": "accounting only: its memory is the host's, and macOS pages it",
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     doctor = commands.add_parser(
         "doctor", help="drivers found and missing, what spilling can do, the switches", epilog=EXAMPLES, formatter_class=parser.formatter_class
     )
+    doctor.add_argument("device", nargs="*", help='devices ("cuda:0") or kinds ("cuda") that must be usable for exit code 0')
     doctor.add_argument("--json", action="store_true", help="the same for programs")
     doctor.set_defaults(run=_doctor)
 
@@ -88,54 +85,19 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    found = describe()
-    for device in found:
-        device["spilling"] = _spilling(device)
-    switches = {name: os.environ.get(name) or None for name in SWITCHES}
-    broken = [device for device in found if not device["usable"] and device["library"]]
-    if arguments.json:
-        print(json.dumps({"version": __version__, "python": sys.version.split()[0], "devices": found, "switches": switches}, indent=2))
-        return 1 if broken else 0
-    print(f"tack_memory {__version__}, Python {sys.version.split()[0]}")
-    print("\ndevices")
-    for device in found:
-        print(f"  {device['name']}: {_driver(device)}")
-        print(f"    spilling: {device['spilling']}")
-        for note in device["notes"]:
-            print(f"    {note}")
-    print("\nswitches")
-    for name, meaning in SWITCHES.items():
-        value = "not set" if switches[name] is None else f"= {switches[name]}"
-        print(f"  {name} {value}\n    {meaning}")
-    if settings.sim is None and not any(device["kind"] not in ("cpu", "sim") and device["usable"] for device in found):
-        print('\nNo GPU can be used here. To try spilling without one: TACK_MEMORY_SIM="256 MiB", and the device "sim:0".')
-    return 1 if broken else 0
+    from ._doctor import examine, exit_code, to_text
 
-
-def _driver(device: dict[str, Any]) -> str:
-    """Library, version, size, or why the device cannot be used."""
-    if not device["usable"]:
-        where = f" ({device['library']})" if device["library"] else ""
-        return f"not usable{where}: {device['why']}"
-    parts = [device["product"]] if device["product"] else []
-    parts.append(device["library"] or "no driver needed")
-    if device["version"]:
-        parts.append(f"version {device['version']}")
-    total = device["total"]
-    if total is not None and total >= 0:
-        parts.append(f"{format_bytes(total)} in total")
-    if device["pools"] is not None and device["kind"] not in ("cpu", "metal"):
-        parts.append("with memory pools" if device["pools"] else "without memory pools")
-    return ", ".join(parts)
-
-
-def _spilling(device: dict[str, Any]) -> str:
-    """What spilling can do on a device, in a few words."""
-    if not device["usable"]:
-        return "none: the device cannot be used"
-    if device["kind"] in _SPILLING:
-        return _SPILLING[device["kind"]]
-    return "under a budget, and when an allocation fails" + (" (simulated: nothing is measured here)" if device["kind"] == "sim" else "")
+    wanted = []
+    for name in arguments.device:
+        parsed = parse_device_name(name)
+        if parsed is None:
+            print(f"tack_memory doctor: {name!r} is no device and no kind of device; kinds: {', '.join(KINDS)}", file=sys.stderr)
+            return 2
+        kind, ordinal = parsed
+        wanted.append(kind if ordinal is None else f"{kind}:{ordinal}")
+    examined = examine(wanted)
+    print(json.dumps(examined, indent=2) if arguments.json else to_text(examined))
+    return exit_code(examined, wanted)
 
 
 if __name__ == "__main__":

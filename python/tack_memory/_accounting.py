@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._errors import Holder
 from ._native import _fast
 from ._sizes import format_bytes
 
@@ -53,7 +54,10 @@ class MemoryPeak(_fast.PeakScope):
     seconds : float
         The length of the interval.
     at_peak : list of Holder or None
-        What was live at the peak, by origin; None where origins are off, and where it is not known.
+        What was on `device` at the moment when `bytes` was reached (for the first time), by label and origin, the largest first. The
+        `bytes` of all add up to the scope's `bytes`, and `spilled` is 0: what lay in host memory at that moment is not in it. Buffers that were
+        allocated while origins were off have the origin None. A buffer is named by the label that it has at the end, or had when it left the
+        device. None where origins were off on entry (`set_origins`), and in a forked child for a scope that it leaves.
 
     Raises
     ------
@@ -63,14 +67,23 @@ class MemoryPeak(_fast.PeakScope):
     Notes
     -----
     May be used from any thread; may be entered in one thread and left in another.
+
+    `at_peak` is found out when the scope is left, or when it is read while the scope is open, by one look at each buffer of the device: some
+    microseconds, and some milliseconds at 100,000 buffers. Nobody is kept from allocating meanwhile. While the scope is open, a buffer that
+    leaves the device costs some nanoseconds more, and 40 bytes as long as it counts for the peak. Nothing of that is paid where origins are off.
     """
 
     __slots__ = ()
 
     @property
-    def at_peak(self) -> list[Any] | None:
-        """What was live at the peak, by origin; None where that is not known (origins are off)."""
-        return None
+    def at_peak(self) -> list[Holder] | None:
+        """What was live at the peak, by label and origin, the largest first; None where origins were off on entry."""
+        told = self.at_peak_json
+        if told is None:
+            return None
+        import json
+
+        return [Holder(fields) for fields in json.loads(told)]
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call, coroutine or generator runs in a fresh scope like this one."""

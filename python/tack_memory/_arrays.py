@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import overload
 
-    from ._native._fast import Buffer, BufferView, Hold
+    from ._native._fast import Buffer, BufferView, Hold, Labelled
 
 
 class hold:
@@ -122,10 +122,10 @@ if TYPE_CHECKING:
     @overload
     def label(name: str | None, first: object, /, *arrays: object) -> None: ...
     @overload
-    def label(name: str | None, /) -> _Labelled: ...
+    def label(name: str | None, /) -> Labelled: ...
 
 
-def label(name: str | None, /, *arrays: object) -> _Labelled | None:
+def label(name: str | None, /, *arrays: object) -> Labelled | None:
     """Name arrays for reports and errors: `label("mesh", a, b)`, or `with label("temporary"): ...` for what is allocated inside.
 
     Parameters
@@ -148,28 +148,10 @@ def label(name: str | None, /, *arrays: object) -> _Labelled | None:
     if name is not None and not isinstance(name, str):
         raise TypeError(f"a label must be a string or None, not {type(name).__name__}")
     if not arrays:
-        return _Labelled(name)
+        return _fast.labelled(name)
     for buffer in _buffers(arrays):
         buffer.label = name
     return None
-
-
-class _Labelled:
-    """What `label(name)` returns: the block's allocations have this label."""
-
-    __slots__ = ("_before", "_name")
-
-    def __init__(self, name: str | None) -> None:
-        self._name = name
-        self._before: list[str | None] = []  # a stack: one object may be entered again inside itself
-
-    def __enter__(self) -> None:
-        self._before.append(_fast.set_label(self._name))
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /) -> None:
-        if not self._before:
-            raise RuntimeError("this label was not entered")
-        _fast.set_label(self._before.pop())
 
 
 def _hold_all(buffers: list[Buffer | BufferView], reason: str, holds: list[Hold]) -> None:

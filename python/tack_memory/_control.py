@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._errors import ForkError, typed
+from ._logging import drain
 from ._native import _fast
 
 TYPE_CHECKING = False
@@ -19,7 +20,10 @@ def call(name: str, *arguments: object) -> Any:
         )
     from ._native import bindings  # at the first call: importing gopy's module takes long
 
-    return typed(getattr(bindings, name))(*arguments)
+    try:
+        return typed(getattr(bindings, name))(*arguments)
+    finally:
+        drain()
 
 
 def call_json(name: str, *arguments: object) -> Any:

@@ -13,7 +13,7 @@ from . import _hosts
 from ._control import call, call_json
 from ._logging import debug
 from ._native import _fast, sim_library_path
-from ._settings import KINDS, parse_device_name, settings
+from ._settings import KINDS, SIM_KINDS, parse_device_name, settings
 from ._sizes import format_bytes, parse_size
 
 TYPE_CHECKING = False
@@ -27,6 +27,7 @@ DEFAULT_KINDS = ("cuda", "hip", "level_zero")
 
 _lock = RLock()  # guards all below; may be held across a driver's loading, never taken by a destructor
 _opened: dict[str, int] = {}  # name -> index in this process
+_opening: dict[str, int] = {}  # the same of a device that is being given its budget, by the thread that has the lock
 _prepared = False
 _default: str | None = None  # the default device where no framework is plugged in; found once
 
@@ -34,6 +35,7 @@ _default: str | None = None  # the default device where no framework is plugged 
 def _new_lock_in_child() -> None:
     global _lock
     _lock = RLock()  # the thread that held it does not exist in the child
+    _opening.clear()  # nor does the one that was opening a device
 
 
 os.register_at_fork(after_in_child=_new_lock_in_child)
@@ -65,9 +67,12 @@ def resolve_name(device: Device) -> str:
 def devices() -> list[str]:
     """The names of the devices that can be used, the default kind first.
 
-    Drivers are loaded to find out; no context is created. Devices of the software driver ("sim:0") are listed where TACK_MEMORY_SIM
-    asks for them or they were named before. May be called from any thread.
+    Drivers are loaded to find out; no context is created. Devices of the software CUDA driver ("sim:0") are listed where TACK_MEMORY_SIM
+    asks for them or they were named before, those of the other software drivers ("sim-hip:0") where they were named. In a forked child
+    only the CPU can be used. May be called from any thread.
     """
+    if _fast.forked():
+        return ["cpu"]
     return [found["name"] for found in describe() if found["usable"] and _is_offered(found)]
 
 
@@ -126,7 +131,7 @@ def _from_text(text: str) -> str:
     if kind == "cpu":
         raise ValueError(f"unknown device {text!r}: there is one CPU device, \"cpu\"; {_known()}")
     if ordinal is not None:
-        return text
+        return f"{kind}:{ordinal}"
     current = _current()
     return current if current.partition(":")[0] == kind else f"{kind}:0"
 
@@ -170,7 +175,7 @@ def _find_default() -> str:
 def _open(name: str) -> int:
     kind, _, ordinal = name.partition(":")
     with _lock:
-        index = _opened.get(name)
+        index = _opened.get(name, _opening.get(name))
         if index is not None:
             return index
         if not _fast.forked():
@@ -180,12 +185,14 @@ def _open(name: str) -> int:
         except ValueError as error:
             why = str(error).partition("; there are:")[0]
             raise ValueError(f"unknown device {name!r}: {why}; {_known()}") from None
-        _opened[name] = index
+        _opening[name] = index
         try:
             _apply_budget(name)
-        except BaseException:
-            del _opened[name]  # the next use reads the switch again, and fails as this one does
-            raise
+        finally:
+            del _opening[name]
+        # Only now may others use it, and C remember its name: where the budget cannot be had, the next use reads the switch again, and fails as this one does.
+        _fast.announce_device(index)
+        _opened[name] = index
     debug("opened %s", name)
     return index
 
@@ -210,22 +217,23 @@ def _prepare() -> None:
     with _lock:
         if _prepared:
             return
-        call("SetSimLibrary", sim_library_path())
+        call("SetSimFolder", os.path.dirname(sim_library_path()))
         if settings.sim is not None:
             call("ConfigureSim", ",".join(str(capacity) for capacity in settings.sim))
         if settings.host_limit is not None:
             call("SetHostLimit", settings.host_limit)
         call("SetCheck", settings.check)
+        call("SetPools", settings.pools)
         _prepared = True
 
 
 def _is_offered(device: dict[str, Any]) -> bool:
-    return device["kind"] != "sim" or settings.sim is not None or device["name"] in _opened
+    return device["kind"] not in SIM_KINDS or (device["kind"] == "sim" and settings.sim is not None) or device["name"] in _opened
 
 
 def _known() -> str:
     """The end of an error's text: the devices there are. In a forked child only those that are open can be told."""
     names = list(_opened) if _fast.forked() else devices()
-    if not any(name.startswith("sim:") for name in names):
-        names.append("sim:0 (simulated, only when named)")
+    if not any(name.partition(":")[0] in SIM_KINDS for name in names):
+        names.append("sim:0, sim-hip:0, sim-level_zero:0 (simulated, only when named)")
     return "known devices: " + ", ".join(names)

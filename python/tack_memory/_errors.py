@@ -22,7 +22,21 @@ _SHOWN_HOLDERS = 5  # in the text of an error; the field has all
 
 
 class DeviceLostError(RuntimeError):
-    """The driver reports a state that no call can leave: the device cannot be used again in this process."""
+    """The device cannot be used again in this process; counters can be read, and other devices go on.
+
+    The driver reports a state that no call can leave, or an error inside tack_memory or the driver broke off a call half-way: then the text
+    says so, and what to report.
+    """
+
+    __module__ = "tack_memory"  # what a traceback calls it
+
+
+class StreamCaptureError(RuntimeError):
+    """A graph is being recorded from a stream that the operation needs, so it was refused; nothing changed, and the recording goes on.
+
+    What is queued on a stream that is being captured becomes part of the graph and does not run now. So nothing is allocated, spilled or restored on
+    it, nor waited for, until the capture ends. Make what the graph uses resident before, and hold it. The text says which stream it is.
+    """
 
     __module__ = "tack_memory"  # what a traceback calls it
 
@@ -244,6 +258,7 @@ def translate(error: RuntimeError) -> BaseException:
 
 _KINDS: dict[str, type[BaseException]] = {
     "lost": DeviceLostError,
+    "capture": StreamCaptureError,
     "fork": ForkError,
     "busy": BufferError,
     "value": ValueError,

@@ -1,9 +1,16 @@
-"""The logger "tack_memory" and the switch TACK_MEMORY_LOG. The module `logging` is imported only when there is something to log."""
+"""The logger "tack_memory" and the switch TACK_MEMORY_LOG. The module `logging` is imported only when there is something to log.
+
+The compiled core cannot call Python. What it has to say and no call can raise (the driver failed to free memory; a device broke in a
+destructor) it keeps, the first 64 messages of each device and the number of those after them, and the logger gets them with the next call into
+the core, of any thread, or when the interpreter ends. A process that is killed before that takes them with it.
+"""
 
 from __future__ import annotations
 
+import atexit
 import sys
 
+from ._native import _fast
 from ._settings import settings
 
 TYPE_CHECKING = False
@@ -36,6 +43,28 @@ def configure() -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s: %(message)s"))
     found.addHandler(handler)
     found.propagate = False  # the program's own root handler would write each line a second time
+
+
+def drain() -> None:
+    """Give the logger what the core has kept for it. The C lane calls this when a call brings word of something; cheap where there is nothing."""
+    taken = _fast.take_notices()
+    if taken == "[]":
+        return
+    import json
+    import logging
+
+    found = logger()
+    for notice in json.loads(taken):
+        level = logging.getLevelNamesMapping()[notice["level"]]
+        if not found.isEnabledFor(level):
+            continue
+        record = found.makeRecord(found.name, level, "(tack_memory core)", 0, notice["text"], (), None)
+        record.created = notice["seconds"]  # when it happened; this may be much later
+        record.msecs = record.created % 1 * 1000
+        found.handle(record)
+
+
+atexit.register(drain)
 
 
 def warning(message: str, *arguments: object) -> None:

@@ -114,7 +114,7 @@ def memory_report(device: Device = None) -> MemoryReport:
     ValueError, TypeError
         There is no such device.
     ForkError
-        In a forked child process.
+        In a forked child process, for any device but the CPU.
 
     Notes
     -----
@@ -122,7 +122,25 @@ def memory_report(device: Device = None) -> MemoryReport:
     before.
     """
     name = resolve_name(device)
-    return MemoryReport(_fast.memory_info(name), call_json("Report", resolve(name)))
+    told = _told_in_child(name) if name == "cpu" and _fast.forked() else call_json("Report", resolve(name))
+    return MemoryReport(_fast.memory_info(name), told)
+
+
+def _told_in_child(name: str) -> dict[str, Any]:
+    """What Go's Report would tell of a device that works in a forked child, where Go cannot be asked: from the Buffers themselves."""
+    groups: dict[tuple[str | None, str | None], dict[str, Any]] = {}
+    total = 0
+    for buffer in _fast.alive():
+        if buffer.device != name:
+            continue
+        empty = {"label": buffer.label, "origin": buffer.origin, "device": name, "bytes": 0, "resident": 0, "spilled": 0, "count": 0}
+        group = groups.setdefault((buffer.label, buffer.origin), empty)
+        group["bytes"] += buffer.nbytes
+        group["resident"] += buffer.nbytes
+        group["count"] += 1
+        total += buffer.nbytes
+    holders = sorted(groups.values(), key=lambda group: (-group["bytes"], group["label"] or "", group["origin"] or ""))
+    return {"holders": holders, "unspillable": {"device memory is host memory": total} if total else {}}
 
 
 def info_to_dict(info: MemoryInfo) -> dict[str, Any]:

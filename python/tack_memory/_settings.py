@@ -10,9 +10,13 @@ import os
 
 from ._sizes import check_syntax, parse_size
 
-KINDS = ("cuda", "hip", "level_zero", "metal", "cpu", "sim")
+SIM_KINDS = ("sim", "sim-hip", "sim-level_zero")
+"""The kinds of simulated devices: each is a vendor's backend over a software driver with that vendor's ABI. "sim-cuda" is another name of "sim"."""
+
+KINDS = ("cuda", "hip", "level_zero", "metal", "cpu", *SIM_KINDS)
 """The kinds of device, in the order in which a default is looked for."""
 
+_SMALLEST_SIM = 2**20
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
@@ -22,9 +26,10 @@ SWITCHES = {
     "TACK_MEMORY_LOG": "level of the log on stderr: debug, info, warning or error",
     "TACK_MEMORY_HOST_LIMIT": 'most bytes that host copies of spilled buffers may take ("16 GiB"); else 80 % of what is available',
     "TACK_MEMORY_CUDA_LIBRARY": "the CUDA driver library to load, in place of libcuda.so.1",
-    "TACK_MEMORY_HIP_LIBRARY": "the HIP library to load",
-    "TACK_MEMORY_LEVEL_ZERO_LIBRARY": "the Level Zero loader to load",
-    "TACK_MEMORY_SIM": 'capacity of simulated devices, one a device: "256 MiB,64 MiB"',
+    "TACK_MEMORY_HIP_LIBRARY": "the HIP library to load, in place of libamdhip64.so.7, .6 or .5",
+    "TACK_MEMORY_LEVEL_ZERO_LIBRARY": "the Level Zero loader to load, in place of libze_loader.so.1",
+    "TACK_MEMORY_POOLS": "0: cuda and hip devices allocate without memory pools, for drivers whose pools fail or whose frees hang (slower)",
+    "TACK_MEMORY_SIM": 'capacity of simulated devices ("sim:0", "sim-hip:0", "sim-level_zero:0"), one a device: "256 MiB,64 MiB"',
     "TACK_MEMORY_CHECK": "1: verify the books after every operation (slow)",
 }
 """Each switch and what it does, in a few words; shown by `python -m tack_memory doctor`."""
@@ -33,12 +38,13 @@ SWITCHES = {
 class Settings:
     """The values of the switches: as written where they depend on a device, parsed otherwise."""
 
-    __slots__ = ("autoinstall", "budget", "budgets", "check", "host_limit", "log", "sim")
+    __slots__ = ("autoinstall", "budget", "budgets", "check", "host_limit", "log", "pools", "sim")
 
     def __init__(self, environ: os._Environ[str] | dict[str, str]) -> None:
         """Read the switches from `environ`. Raises ValueError, naming the variable, where one has a wrong form."""
         self.autoinstall: bool = _boolean(environ, "TACK_MEMORY_AUTOINSTALL", True)
         self.check: bool = _boolean(environ, "TACK_MEMORY_CHECK", False)
+        self.pools: bool = _boolean(environ, "TACK_MEMORY_POOLS", True)
         self.log: str | None = _level(environ, "TACK_MEMORY_LOG")
         self.budget: str | None  # of every device that is not named; a size as written
         self.budgets: dict[str, str]  # device or kind -> size as written
@@ -57,6 +63,8 @@ class Settings:
 def parse_device_name(text: str) -> tuple[str, int | None] | None:
     """Split "cuda:1" into its kind and ordinal (None for the kind alone); None: not the form of a device's name."""
     kind, colon, ordinal = text.partition(":")
+    if kind == "sim-cuda":
+        kind = "sim"
     if kind not in KINDS:
         return None
     if not colon:
@@ -110,8 +118,8 @@ def _capacities(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[
         except ValueError as wrong:
             raise ValueError(f"{name}: {wrong}") from None
         capacities.append(parse_size(part))
-    if 0 in capacities:
-        raise ValueError(f"{name}={text}: a simulated device needs more than 0 bytes")
+    if min(capacities) < _SMALLEST_SIM:  # it is no flag: "1" would be a device of one byte
+        raise ValueError(f'{name}={text}: it is the capacity of simulated devices, 1 MiB or more each; write for example "256 MiB"')
     return tuple(capacities)
 
 

@@ -40,9 +40,17 @@ def _load_fast() -> ModuleType:
     return module
 
 
-def sim_library_path() -> str:
-    """The path of the software CUDA driver. Whoever wants to share it with us must load this very file."""
-    return os.path.join(os.path.abspath(__path__[0]), "libtack_memory_simcuda.so")
+SIM_LIBRARIES = {
+    "sim": "libtack_memory_simcuda.so",
+    "sim-hip": "libtack_memory_simhip.so",
+    "sim-level_zero": "libtack_memory_simlevelzero.so",
+}
+"""The software driver of each kind of simulated device."""
+
+
+def sim_library_path(kind: str = "sim") -> str:
+    """The path of a software driver. Whoever wants to share it with us must load this very file."""
+    return os.path.join(os.path.abspath(__path__[0]), SIM_LIBRARIES[kind])
 
 
 if TYPE_CHECKING:
@@ -50,4 +58,4 @@ if TYPE_CHECKING:
 else:
     _fast = _load_fast()
 
-__all__ = ["_fast", "sim_library_path"]
+__all__ = ["SIM_LIBRARIES", "_fast", "sim_library_path"]

@@ -20,11 +20,19 @@ def configure(
     memory_error: Callable[[dict[str, Any]], BaseException],  # fields of DeviceMemoryError -> the exception to raise
     lost_error: type[BaseException],
     fork_error: type[BaseException],
+    capture_error: type[BaseException],
     format_info: Callable[[MemoryInfo], str],  # repr and str of a MemoryInfo
     format_info_html: Callable[[MemoryInfo], str],  # its _repr_html_
+    notify: Callable[[], object],  # a call brings word that take_notices() would return something
 ) -> None: ...
+def take_notices() -> str:
+    """JSON: a list of {seconds, level, text} of what no call could be told of; forgotten then. "[]" in a forked child."""
+
 def open_device(kind: str, ordinal: int, /) -> int:
     """Open (once) and return its index in this process. ValueError where there is none; the text lists what there is."""
+
+def announce_device(index: int, /) -> None:
+    """Its name is known to C from now on; until then every use of the name asks the resolver."""
 
 def set_default_device(index: int | None, /) -> None: ...
 def set_relief(index: int, relief: Callable[[], object] | None, /) -> None:
@@ -133,7 +141,7 @@ class Reservation:
 
 def adopt(
     ptr: int, nbytes: int, device: _Device = None, *,
-    how: Literal["cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice"],
+    how: Literal["cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice", "host"],
     stream: int | None = None, reserved: Reservation | None = None, movable: bool = True, reason: str | None = None, label: str | None = None,
 ) -> Buffer: ...
 def disown(buffer: Buffer, /) -> int:
@@ -215,7 +223,7 @@ class MemoryInfo(tuple[int | None, ...]):
     n_fields: int
     n_sequence_fields: int
     n_unnamed_fields: int
-    def _repr_html_(self) -> str: ...
+    def _repr_html_(self) -> str | None: ...
 
 def memory_info(device: _Device = None) -> MemoryInfo: ...
 def counters(device: _Device = None) -> tuple[int, int, int]:
@@ -240,6 +248,7 @@ class PeakScope:
     restored_bytes: int
     seconds: float
     by_device: dict[str, int]
+    at_peak_json: str | None  # a list of the fields of Holder
     def __enter__(self) -> Self: ...
     def __exit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None: ...
 
@@ -253,9 +262,13 @@ def empty_cache(device: _Device = None) -> int: ...
 def empty_host_pool() -> int: ...
 def spill_all(device: _Device = None) -> int: ...
 def restore_all(device: _Device = None) -> None: ...
-def set_label(label: str | None, /) -> str | None:
-    """Label of what this thread allocates from now on (contextvar-like, per thread); returns the one before."""
+@final
+class Labelled:
+    """What label(name) returns: the block's allocations have this label."""
+    def __enter__(self) -> None: ...
+    def __exit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None: ...
 
+def labelled(name: str | None, /) -> Labelled: ...
 def set_origins(mode: Literal["off", "line"], /) -> str: ...
 def alive() -> list[Buffer]:
     """The live Buffers (weak registry walked under the GIL); for reports and uninstall."""

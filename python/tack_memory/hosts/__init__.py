@@ -11,6 +11,7 @@ from _thread import RLock
 from .. import _hosts
 from .._logging import debug
 from .._native import sim_library_path
+from .._settings import SIM_KINDS, parse_device_name
 from ._array_generation import ArrayGeneration
 from ._protocol import HostAdapter, HostDevice, HostHasMemoryError, MissingSeamError
 
@@ -118,15 +119,28 @@ def uninstall(host: ModuleType | None = None) -> None:
     debug("unplugged from %s", module.__name__)
 
 
-def sim_library() -> str:
-    """The path of the software CUDA driver, for a host that is to run on sim devices: it must load this very file.
+def sim_library(device: str = "sim:0") -> str:
+    """The path of a software driver, for a host that is to run on simulated devices: it must load this very file.
+
+    Parameters
+    ----------
+    device : str
+        The simulated device, or its kind: "sim:0" (CUDA's driver), "sim-hip:0", "sim-level_zero:0".
 
     Returns
     -------
     str
         An absolute path.
+
+    Raises
+    ------
+    ValueError
+        `device` names no simulated device.
     """
-    return sim_library_path()
+    parsed = parse_device_name(device)
+    if parsed is None or parsed[0] not in SIM_KINDS:
+        raise ValueError(f"{device!r} is no simulated device; there are {', '.join(SIM_KINDS)}, each with :0, :1 and so on")
+    return sim_library_path(parsed[0])
 
 
 def _adapter_for(module: ModuleType) -> HostAdapter:

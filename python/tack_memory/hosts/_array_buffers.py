@@ -94,14 +94,15 @@ class Buffers:
             pointer, buffer._nbytes, device.name,
             how=device.how, stream=device.stream, reserved=reservation, movable=movable, reason=reason,
         )  # fmt: skip
+        self._adopted[id(buffer)] = weakref.ref(buffer)
         if thread.holding is not None:
             try:
                 enter((mine,))
             except BaseException:
-                _fast.disown(mine)
+                # Another thread may have moved the memory already, and the host's number be stale: it stays ours, and ends with the buffer.
+                buffer.__dict__[POINTER] = mine
                 raise
             thread.holding.append(mine)
-        self._adopted[id(buffer)] = weakref.ref(buffer)
         return mine
 
     def wrap(self, buffer: Any) -> None:

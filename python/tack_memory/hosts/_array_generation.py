@@ -13,7 +13,7 @@ from _thread import RLock
 
 from .._devices import resolve
 from .._logging import logger
-from .._native import _fast, sim_library_path
+from .._native import SIM_LIBRARIES, _fast, sim_library_path
 from . import _array_launches, _array_seams, _names
 from ._array_buffers import Buffers, ours
 from ._array_seams import POINTER
@@ -75,9 +75,10 @@ class ArrayGeneration(HostAdapter):
         if own:
             raise HostHasMemoryError(f"{self.name} has {' and '.join(own)} of its own: it is never given a second spiller")
         for cls in self._seams.buffers:
-            there = vars(cls).get(POINTER)
-            if there is not None:
-                raise HostHasMemoryError(f"{cls.__name__}.{POINTER} is already a {type(there).__name__}: something else is plugged in to {self.name}")
+            base = _array_seams.definer(cls, POINTER)
+            if base is not None:
+                there = type(vars(base)[POINTER]).__name__
+                raise HostHasMemoryError(f"{base.__name__}.{POINTER} is already a {there}: something else is plugged in to {self.name}")
 
     def _patch_buffers(self) -> None:
         wrappers = {
@@ -89,9 +90,9 @@ class ArrayGeneration(HostAdapter):
             "fill_bytes": self._buffers.filler,
             "copy_from": _array_launches.copier,
         }
+        for cls, name, original in _array_seams.places(self._seams.buffers, wrappers):
+            self._patches.put(cls, name, wrappers[name](original))
         for cls in self._seams.buffers:
-            for name, wrapper in wrappers.items():
-                self._patches.put(cls, name, wrapper(getattr(cls, name)))
             self._patches.put(cls, POINTER, self._buffers.slot())
 
     def _patch_backends(self) -> None:
@@ -101,9 +102,8 @@ class ArrayGeneration(HostAdapter):
             "reduce": lambda original: _array_launches.reducer(original, thread),
             "wrap_ptr": self._buffers.wrapper_of_foreign,
         }
-        for cls in self._seams.backends:
-            for name in wrappers.keys() & vars(cls).keys():
-                self._patches.put(cls, name, wrappers[name](vars(cls)[name]))
+        for cls, name, original in _array_seams.places(self._seams.backends, wrappers):
+            self._patches.put(cls, name, wrappers[name](original))
 
     def _patch_functions(self) -> None:
         allocate, to_dlpack = self._seams.allocate, self._seams.to_dlpack
@@ -177,9 +177,10 @@ class ArrayGeneration(HostAdapter):
 
     def own_name(self, name: str) -> str:
         kind, _, ordinal = name.partition(":")
-        simulated = any(device.name.startswith("sim:") for _, device in list(self._devices.values()))
-        if simulated and kind in {vendor.kind for vendor in self._seams.buffers.values()}:
-            return f"sim:{ordinal or self.current_device().partition(':')[2]}"
+        for backend, device in list(self._devices.values()):
+            used = device.name.partition(":")[0]
+            if backend.name == kind and used in SIM_LIBRARIES:
+                return f"{used}:{ordinal or self.current_device().partition(':')[2]}"
         return name
 
     def buffers_of(self, array: object) -> list[Buffer | BufferView] | None:
@@ -224,8 +225,9 @@ def _kind_on_library(kind: str, library: str | None) -> str:
     A pointer can only be adopted by the very library that it came from."""
     if library is None:
         return kind
-    if os.path.realpath(library) == os.path.realpath(sim_library_path()):
-        return "sim"
+    for simulated in SIM_LIBRARIES:
+        if os.path.realpath(library) == os.path.realpath(sim_library_path(simulated)):
+            return simulated
     switch = f"TACK_MEMORY_{kind.upper()}_LIBRARY"
     if os.path.realpath(library) != os.path.realpath(os.environ.get(switch, "")):
         raise MissingSeamError(f"the host runs on the driver {library}, and tack_memory does not: set {switch} to the same path")

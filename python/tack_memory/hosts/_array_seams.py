@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
     from typing import Any
 
@@ -28,7 +28,11 @@ class Vendor(NamedTuple):
     without_pools: How
 
 
-VENDORS = (Vendor("CUDABuffer", "cuda", "cuMemAllocAsync", "cuMemAlloc"),)
+VENDORS = (
+    Vendor("CUDABuffer", "cuda", "cuMemAllocAsync", "cuMemAlloc"),
+    Vendor("HIPBuffer", "hip", "hipMallocAsync", "hipMalloc"),
+    Vendor("L0Buffer", "level_zero", "zeMemAllocDevice", "zeMemAllocDevice"),
+)
 
 _BUFFER_METHODS = ("__init__", "__del__", "to_numpy", "from_numpy", "read_range", "fill_bytes", "copy_from")
 _BACKEND_METHODS = ("execute", "reduce", "wrap_ptr", "empty_cache")
@@ -45,7 +49,7 @@ class Seams(NamedTuple):
     exported: dict[object, Any]  # lang.dlpack: what consumers still use
     current_backend: Callable[[], Any]
     buffers: dict[type, Vendor]
-    backends: tuple[type, ...]  # GPUBackend and its subclasses that define one of _BACKEND_METHODS themselves
+    backends: tuple[type, ...]  # GPUBackend and its subclasses
 
 
 def find(module: ModuleType) -> tuple[Seams | None, list[str]]:
@@ -73,7 +77,7 @@ def find(module: ModuleType) -> tuple[Seams | None, list[str]]:
     if not buffers:
         missing.append(f"a class {' or '.join(vendor.buffer for vendor in VENDORS)} in {module.__name__}")
     for buffer in buffers:
-        missing += [f"{buffer.__name__}.{name}" for name in _BUFFER_METHODS if _definer(buffer, name) is None]
+        missing += [f"{buffer.__name__}.{name}" for name in _BUFFER_METHODS if definer(buffer, name) is None]
         if not buffer.__dictoffset__:
             missing.append(f"{buffer.__name__} keeps {POINTER} in __slots__, not in __dict__")
     if array is not None and not array.__dictoffset__:
@@ -81,7 +85,7 @@ def find(module: ModuleType) -> tuple[Seams | None, list[str]]:
     backends: tuple[type, ...] = ()
     if gpu_backend is not None:
         backends = (gpu_backend, *_subclasses(gpu_backend))
-        missing += [f"{gpu_backend.__name__}.{name}" for name in _BACKEND_METHODS if not any(name in vars(one) for one in backends)]
+        missing += [f"{gpu_backend.__name__}.{name}" for name in _BACKEND_METHODS if not any(definer(one, name) for one in backends)]
     if missing:
         return None, missing
     return Seams(module, memory_error, array, allocate, to_dlpack, exported, current_backend, buffers, backends), []
@@ -115,7 +119,17 @@ def _classes(module: ModuleType, name: str) -> list[type]:
     return list(found.values())
 
 
-def _definer(cls: type, name: str) -> type | None:
+def places(classes: Iterable[type], names: Iterable[str]) -> list[tuple[type, str, Any]]:
+    """Where methods are to be wrapped, and what is there now: class, name, function.
+
+    A class that defines the method itself, or has it from a base that is not among `classes` (which other classes may share, so it stays
+    as it is). What a class has from another of `classes` is wrapped there."""
+    among = set(classes)
+    found = ((cls, name, definer(cls, name)) for cls in among for name in names)
+    return [(cls, name, vars(base)[name]) for cls, name, base in found if base is not None and (base is cls or base not in among)]
+
+
+def definer(cls: type, name: str) -> type | None:
     """The class that defines a method; `object` does not count."""
     return next((base for base in cls.__mro__[:-1] if name in vars(base)), None)
 

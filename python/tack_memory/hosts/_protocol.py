@@ -16,6 +16,9 @@ caches. An adapter (`HostAdapter`) recognises a shape of hosts by its features, 
    spilled buffer and bring nothing back.
 5. *Memory handed out.* `Buffer.export` for as long as somebody else has the pointer. Memory that somebody else owns: `_fast.wrap`.
 6. *Destructors.* Dropping our Buffer frees the memory; the host's own free must not run.
+7. *Devices that never spill* (the CPU, Metal). Adopt with how="host": the memory is counted as long as our Buffer lives, and the host goes on
+   freeing it, after that. On Metal the address is that of the MTLBuffer's contents, and what the host's own pool keeps is told with
+   `call("SetHostCache", index, nbytes)` whenever it changes: nobody else can know.
 
 An adapter gets the locks' order from this: a host's own locks may be held when it is called, and it calls the host (caches, garbage
 collection) with no lock of ours held.
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, ClassVar, Literal
 
-    How = Literal["cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice"]
+    How = Literal["cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice", "host"]
 
     from .._native._fast import Buffer, BufferView
 
