@@ -5,8 +5,8 @@ scalar, and the cells that an isosurface crosses, as visualisation pipelines do.
 framework that knows nothing of tack_memory; `tack_memory.install(minihost)` is all it takes.
 
 The sweep runs without a budget, at 60 % and 35 % of the peak that this measured, and on a device that is physically too small. Then
-it asks for one launch that cannot fit, to show the error. Where the driver of a CUDA device loads, it runs there, else on sim:0: the
-same CUDA code over a software driver.
+it asks for one launch that cannot fit, to show the error. It runs on the first device of CUDA, HIP or Level Zero that works, else on sim:0:
+the same CUDA code over a software driver. "sim-hip:0" and "sim-level_zero:0" are the other vendors' code over theirs.
 """
 
 import argparse
@@ -14,6 +14,9 @@ import gc
 import os
 import sys
 from pathlib import Path
+
+VENDORS = {"cuda": "CUDA", "hip": "HIP", "level_zero": "Level Zero"}
+"""Those that minihost runs on: kind of device, and name."""
 
 OUTPUT = Path(__file__).resolve().parent.parent / "build" / "demo"
 
@@ -33,9 +36,8 @@ def main() -> int:
     import tack_memory
 
     console = Console(width=max(120, Console().width) if not sys.stdout.isatty() else None)
-    device = options.device or best_device()
     try:
-        start(device)
+        device, described = start(options.device or best_device())
         for budget in options.budget:
             if not budget.endswith("%"):
                 with tack_memory.memory_budget(budget, device):  # a size that is none is told now, not after the first run
@@ -46,8 +48,9 @@ def main() -> int:
     mesh = make_mesh(options.cells)
     gc.collect()
     gc.freeze()  # garbage is collected before anything is spilled: that is quick when it need not look at all that was imported
-    console.print(f"sweep on [bold]{device}[/]{' (CUDA backend over the software driver)' if device.startswith('sim') else ''}: ", end="")
-    console.print(f"{len(mesh.cells):,} cells, {len(mesh.points):,} points, {options.steps} steps, {len(options.budget) + 2} runs")
+    console.print(
+        f"sweep on [bold]{device}[/]{described}: {len(mesh.cells):,} cells, {len(mesh.points):,} points, {options.steps} steps, {len(options.budget) + 2} runs"
+    )
 
     columns = TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console) as progress:
@@ -88,7 +91,8 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--cells", type=positive, default=50_000, metavar="N", help="cells of the mesh, about (default: %(default)s)")
     parser.add_argument("--steps", type=positive, default=8, metavar="N", help="time steps (default: %(default)s)")
-    parser.add_argument("--device", help='where to run: "cuda:0", "sim:0" (default: CUDA where its driver loads, else sim:0)')
+    devices = 'where to run: "cuda:0", "hip:0", "level_zero:0", or simulated: "sim:0", "sim-hip:0", "sim-level_zero:0" (default: a real one, else sim:0)'
+    parser.add_argument("--device", help=devices)
     budgets = 'a budget to run under: a size ("24 MiB"), or a percentage of the peak without one; may be given several times (default: 60%% and 35%%)'
     parser.add_argument("--budget", action="append", metavar="SIZE", help=budgets)
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="DIR", help="where sweep.png and result.json go (default: build/demo)")
@@ -109,32 +113,34 @@ def positive(text: str) -> int:
 
 def sim_capacity(options: argparse.Namespace) -> str:
     """Enough for a run without a budget: about 900 bytes a cell, and some to spare."""
-    number = int((options.device or "sim:0").partition(":")[2] or 0)
-    return ",".join([str(2**28 + 2000 * options.cells)] * (number + 1))
+    number = (options.device or "").partition(":")[2]
+    return ",".join([str(2**28 + 2000 * options.cells)] * (int(number) + 1 if number.isdecimal() else 1))
 
 
 def best_device() -> str:
-    """A CUDA device where the driver loads, else the software driver."""
+    """The first real device that works, else the software CUDA driver."""
     import tack_memory
 
-    return next((name for name in tack_memory.devices() if name.startswith("cuda:")), "sim:0")
+    return next((name for name in tack_memory.devices() if name.partition(":")[0] in VENDORS), "sim:0")
 
 
-def start(device: str) -> None:
-    """Load minihost with the driver of that device."""
+def start(device: str) -> tuple[str, str]:
+    """Load minihost with the driver of that device. Returns the device's full name, and for a simulated one what it is made of."""
     import minihost
 
     import tack_memory
     from tack_memory.hosts import sim_library
 
+    device = tack_memory.memory_info(device).device  # an error that lists the devices, where there is none of that name
     kind, _, number = device.partition(":")
-    tack_memory.memory_info(device)  # an error that lists the devices, where there is none of that name; and a sim device gets its size
-    if kind == "sim":
-        minihost.init(f"cuda:{number or 0}", library=sim_library(), host_readable=True)
-    elif kind == "cuda":
-        minihost.init(f"cuda:{number or 0}", library=os.environ.get("TACK_MEMORY_CUDA_LIBRARY"))
-    else:
-        raise ValueError(f"minihost runs on CUDA devices, and on sim:N; not on {device!r}")
+    simulated = kind.startswith("sim")
+    vendor = "cuda" if kind == "sim" else kind.removeprefix("sim-")
+    if vendor not in VENDORS:
+        raise ValueError(f"minihost runs on {', '.join(VENDORS.values())} devices, real or simulated, and not on {device!r}")
+    library = sim_library(device) if simulated else os.environ.get(f"TACK_MEMORY_{vendor.upper()}_LIBRARY")
+    minihost.init(f"{vendor}:{number}", library=library, host_readable=simulated)
+    described = f" ({VENDORS[vendor]} backend over the software {VENDORS[vendor]} driver)" if simulated else ""
+    return device, described
 
 
 def budget_size(text: str, peak: int) -> int | str:

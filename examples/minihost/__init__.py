@@ -1,8 +1,7 @@
-"""Minihost: a small GPU array framework, in the shape that larger ones have.
+"""Minihost: a small GPU array framework, in the shape that larger ones have, for examples and tests to run on.
 
-Arrays live on a CUDA device, kernels are Python functions that the framework launches on one stream a device. It exists so that
-examples and tests have a framework to run on. Kernels are NumPy functions: where the host can read device memory (a software driver)
-they run on it directly, elsewhere on a copy that is written back.
+Arrays live on a device of CUDA, HIP or Level Zero, with one stream a device. Kernels are NumPy functions: where the host can read device
+memory (a software driver) they run on it directly, elsewhere on a copy that is written back.
 
     import minihost as mh
 
@@ -18,30 +17,12 @@ they run on it directly, elsewhere on a copy that is written back.
     print(out.numpy())
 """
 
-from .errors import DeviceMemoryError, DriverError
 from .lang.array import array, asarray, copyto, empty, full, reduce_max, reduce_min, reduce_sum, wrap_ptr, zeros
-from .lang.dlpack import from_dlpack
 from .lang.kernel import kernel
 from .runtime.devices import Device, current_backend, device, init, synchronize
+from .runtime.driver import DeviceMemoryError, DriverError
 
 __all__ = [
-    "Device",
-    "DeviceMemoryError",
-    "DriverError",
-    "array",
-    "asarray",
-    "copyto",
-    "current_backend",
-    "device",
-    "empty",
-    "from_dlpack",
-    "full",
-    "init",
-    "kernel",
-    "reduce_max",
-    "reduce_min",
-    "reduce_sum",
-    "synchronize",
-    "wrap_ptr",
-    "zeros",
-]
+    "Device", "DeviceMemoryError", "DriverError", "array", "asarray", "copyto", "current_backend", "device", "empty", "full",
+    "init", "kernel", "reduce_max", "reduce_min", "reduce_sum", "synchronize", "wrap_ptr", "zeros",
+]  # fmt: skip

@@ -66,12 +66,14 @@ def picture(runs: list[Run], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(len(runs), 1, figsize=(10, 2.6 * len(runs)), sharex=True, sharey=True, squeeze=False)
+    figure, axes = pyplot.subplots(len(runs), 1, figsize=(10, 2.6 * len(runs)), sharex=True, squeeze=False)
+    height = 1.05 * max(point.in_use + point.spilled - one.base for one in runs for point in one.timeline.points)
     for ax, one in zip(axes[:, 0], runs, strict=True):
         one.timeline.plot(ax)
+        scale = 1024 ** UNITS.index(ax.get_ylabel())
+        ax.set_ylim(one.base / scale, (one.base + height) / scale)
         if one.room is not None:
-            scale = 1024 ** UNITS.index(ax.get_ylabel())
-            ax.axhline(one.room / scale, color="#7d3c98", linestyle="--", label="what the device has left")
+            ax.axhline((one.base + one.room) / scale, color="#7d3c98", linestyle="--", label="what the device has left")
         ax.get_legend().remove()
         ax.set_title(f"{one.name}: {one.spill_count} spills, {one.restore_count} restores, {one.seconds:.1f} s", fontsize=10)
         ax.label_outer()

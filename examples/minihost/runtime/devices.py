@@ -7,23 +7,23 @@ import threading
 from .backend import GPUBackend
 from .cuda_backend import CUDABackend
 from .driver import Driver
+from .hip_backend import HIPBackend
+from .level_zero_backend import LevelZeroBackend
+
+_VENDORS: dict[str, type[GPUBackend]] = {vendor.name: vendor for vendor in (CUDABackend, HIPBackend, LevelZeroBackend)}
 
 _lock = threading.Lock()
-_driver: Driver | None = None
-_host_readable = False
-_backends: dict[int, GPUBackend] = {}
+_drivers: dict[str, Driver] = {}  # by vendor, for all of its devices
+_backends: dict[str, GPUBackend] = {}  # by name of the device
 _first: GPUBackend | None = None
 _current: contextvars.ContextVar[GPUBackend | None] = contextvars.ContextVar("minihost_current", default=None)
 
 
 class Device(contextlib.AbstractContextManager):
-    """One device, by name. `with device("cuda:1"):` makes it the current one in the block."""
+    """One device. `with device("cuda:1"):` makes it the current one in the block."""
 
     def __init__(self, backend: GPUBackend) -> None:
         self.backend = backend
-        self.kind = "cuda"
-        self.ordinal = backend.ordinal
-        self.name = f"cuda:{backend.ordinal}"
         self._tokens: list[contextvars.Token] = []
 
     def __enter__(self) -> "Device":
@@ -33,54 +33,47 @@ class Device(contextlib.AbstractContextManager):
     def __exit__(self, *error: object) -> None:
         _current.reset(self._tokens.pop())
 
-    def __repr__(self) -> str:
-        return f"minihost.device({self.name!r})"
-
 
 def init(device_name: str = "cuda:0", library: str | None = None, *, host_readable: bool = False) -> Device:
-    """Load the driver and make a device the current one.
+    """Load the driver of a device's vendor, and make this device the one that new arrays are made on.
 
-    Parameters
-    ----------
-    device_name
-        "cuda", or "cuda:N".
-    library
-        Path of a CUDA driver library; None is the system's.
-    host_readable
-        The host can read and write device memory at its device addresses (so it is with a software driver that keeps it in host
-        memory): kernels then run on it directly.
+    `library` is the path of the driver library, else the system's is loaded. `host_readable`: the host can read and write device memory
+    at its addresses, since the driver is a software driver that keeps it in host memory.
     """
-    global _driver, _host_readable, _first
+    global _first
+    kind, _ = _parsed(device_name)
     with _lock:
-        if _driver is None:
-            _driver = Driver(library)
-            _host_readable = host_readable
-        elif _driver.library != library:
-            raise ValueError(f"minihost already runs on {_driver.library or 'libcuda.so.1'}; one driver library a process")
+        if kind not in _drivers:
+            _drivers[kind] = Driver(_VENDORS[kind], library, host_readable=host_readable)
+        if _drivers[kind].library != library:
+            raise ValueError(f"minihost runs on {_drivers[kind].library or 'the system library'} already; one library a vendor")
     chosen = device(device_name)
     _first = chosen.backend
     return chosen
 
 
 def device(name: "str | Device | None" = None) -> Device:
-    """The device of that name; None is the current one."""
+    """The device of that name ("cuda:N", "hip:N", "level_zero:N"); None is the current one."""
     if isinstance(name, Device):
         return name
-    if name is None:
-        return Device(current_backend())
+    return Device(current_backend() if name is None else _backend(*_parsed(name)))
+
+
+def _parsed(name: str) -> tuple[str, int]:
     kind, _, number = name.partition(":")
-    if kind != "cuda" or (number and not number.isdecimal()):
-        raise ValueError(f"unknown device {name!r}: minihost has cuda:N")
-    return Device(_backend(int(number or 0)))
+    if kind not in _VENDORS or not (number or "0").isdecimal():
+        raise ValueError(f"unknown device {name!r}: minihost has {', '.join(f'{kind}:N' for kind in _VENDORS)}")
+    return kind, int(number or 0)
 
 
-def _backend(ordinal: int) -> GPUBackend:
+def _backend(kind: str, ordinal: int) -> GPUBackend:
+    name = f"{kind}:{ordinal}"
     with _lock:
-        if _driver is None:
-            raise RuntimeError("call minihost.init() first")
-        if ordinal not in _backends:
-            _backends[ordinal] = CUDABackend(_driver, ordinal, host_readable=_host_readable)
-        return _backends[ordinal]
+        if kind not in _drivers:
+            raise RuntimeError(f'call minihost.init("{name}") first')
+        if name not in _backends:
+            _backends[name] = _VENDORS[kind](_drivers[kind], ordinal)
+        return _backends[name]
 
 
 def current_backend() -> GPUBackend:

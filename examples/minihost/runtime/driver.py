@@ -1,75 +1,55 @@
-"""The CUDA driver's C interface, through ctypes.
-
-Signatures are those of NVIDIA's documentation of the driver API; names with `_v2` are the current ones (the names without it still
-exist, with 32-bit sizes). ctypes releases the GIL around each call.
-"""
+"""A vendor's driver library, through ctypes."""
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
+import itertools
+import os
+from ctypes import c_int, c_void_p
+from typing import Any
 
-from ..errors import DeviceMemoryError, DriverError
+RESULT = object()
+"""Stands where a function takes the place for its result."""
 
-OUT_OF_MEMORY = 2
-DEINITIALIZED = 4
-MEMORY_POOLS_SUPPORTED = 115  # device attribute
-NON_BLOCKING = 1  # stream flag: not ordered against the legacy default stream
 
-_SIGNATURES: dict[str, tuple[object, ...]] = {
-    "cuInit": (c_uint,),
-    "cuGetErrorName": (c_int, POINTER(c_char_p)),
-    "cuDeviceGetCount": (POINTER(c_int),),
-    "cuDeviceGet": (POINTER(c_int), c_int),
-    "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
-    "cuDevicePrimaryCtxRetain": (POINTER(c_void_p), c_int),
-    "cuCtxSetCurrent": (c_void_p,),
-    "cuStreamCreate": (POINTER(c_void_p), c_uint),
-    "cuStreamSynchronize": (c_void_p,),
-    "cuDeviceGetDefaultMemPool": (POINTER(c_void_p), c_int),
-    "cuMemPoolTrimTo": (c_void_p, c_size_t),
-    "cuMemAlloc_v2": (POINTER(c_uint64), c_size_t),
-    "cuMemFree_v2": (c_uint64,),
-    "cuMemAllocAsync": (POINTER(c_uint64), c_size_t, c_void_p),
-    "cuMemFreeAsync": (c_uint64, c_void_p),
-    "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
-    "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
-    "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
-    "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
-}
+class DriverError(RuntimeError):
+    """A call of the driver failed."""
+
+
+class DeviceMemoryError(RuntimeError):
+    """The device has no room for an array."""
 
 
 class Driver:
-    """One loaded driver library. `library` is a path, or None for the system's libcuda.so.1."""
+    """One loaded library. Calling it calls one of its functions, by name; ctypes releases the GIL around each call."""
 
-    def __init__(self, library: str | None = None) -> None:
+    def __init__(self, vendor: Any, library: str | None, *, host_readable: bool) -> None:
+        """Load the library at this path, or the system's."""
         self.library = library
-        try:
-            loaded = ctypes.CDLL(library or "libcuda.so.1")
-        except OSError as error:
-            raise DriverError(f"loading {library or 'libcuda.so.1'}", -1, str(error)) from error
-        self._functions = {}
-        for name, arguments in _SIGNATURES.items():
-            function = getattr(loaded, name)
-            function.restype = c_int
-            function.argtypes = arguments
-            self._functions[name] = function
-        self("cuInit", 0)
+        self.host_readable = host_readable  # the host can use the addresses of device memory
+        self._full = vendor.full
+        self._loaded = _load((library,) if library else vendor.libraries)
+        for name, parameters in vendor.functions.items():
+            if hasattr(self._loaded, name):  # old drivers lack some; they are missed when they are called
+                function = getattr(self._loaded, name)
+                function.argtypes, function.restype = parameters, c_int
 
     def __call__(self, name: str, *arguments: object) -> None:
-        """Call one function; raises DeviceMemoryError where the device is full, DriverError on any other failure."""
-        code = self._functions[name](*arguments)
-        if code == OUT_OF_MEMORY:
-            raise DeviceMemoryError(str(DriverError(name, code, self._name(code))))
+        """Raises DeviceMemoryError where the device is full, DriverError on any other failure."""
+        code = getattr(self._loaded, name)(*arguments)
         if code:
-            raise DriverError(name, code, self._name(code))
+            raise (DeviceMemoryError if code in self._full else DriverError)(f"{name} failed with {code:#x}")
 
-    def get(self, kind: type, name: str, *arguments: object) -> int:
-        """Call a function whose first parameter is where it puts its result."""
+    def get(self, name: str, *arguments: object, kind: type = c_void_p) -> int:
+        """Call a function that has a result besides its code, and return that."""
         result = kind()
-        self(name, ctypes.byref(result), *arguments)
+        self(name, *(ctypes.byref(result) if one is RESULT else one for one in arguments))
         return result.value or 0
 
-    def _name(self, code: int) -> str:
-        text = c_char_p()
-        if self._functions["cuGetErrorName"](code, ctypes.byref(text)) or not text.value:
-            return "unknown error"
-        return text.value.decode()
+
+def _load(names: tuple[str, ...]) -> ctypes.CDLL:
+    """The first that this process has loaded already, so that all in it share one; else the first that can be loaded."""
+    for mode, name in itertools.product((os.RTLD_NOW | os.RTLD_NOLOAD, os.RTLD_NOW), names):
+        try:
+            return ctypes.CDLL(name, mode)
+        except OSError as error:
+            problem = error
+    raise DriverError(f"cannot load {' or '.join(names)}: {problem}")
