@@ -45,6 +45,12 @@ var importRules = []importRule{
 // outside lists the modules that code which users run may import; what tests import is not limited.
 var outside = []string{"golang.org/x/sys"}
 
+// onMacOS is one more, for macOS alone: it calls C functions without cgo, so that Metal's backend can be built on any machine.
+const onMacOS = "github.com/ebitengine/purego"
+
+// mayCallWithoutCgo are the folders whose files for macOS may import it.
+var mayCallWithoutCgo = []string{"backends/dl", "backends/metal"}
+
 // mention forbids a text in source files of some kinds outside the folders that own it. Comments in Go and C do not count.
 type mention struct {
 	pattern *regexp.Regexp
@@ -54,13 +60,13 @@ type mention struct {
 }
 
 var mentions = []mention{
-	{regexp.MustCompile(`\bdl(?:open|mopen|sym|vsym)\s*\(`), []string{".go", ".c", ".h"}, []string{"backends/dl", "backends/softdriver/tests", "tests", "bench"},
+	{regexp.MustCompile(`\b(?:dl(?:open|mopen|sym|vsym)|purego\.Dl(?:open|sym))\s*\(`), []string{".go", ".c", ".h"}, []string{"backends/dl", "backends/softdriver/tests", "tests", "bench"},
 		"only backends/dl loads libraries and looks up their functions"},
 	{regexp.MustCompile(`#\s*include\s*[<"]Python\.h[>"]`), []string{".go", ".c", ".h"}, []string{"bindings", "bench"}, // bench compiles what it measures against
 		"only bindings know Python"},
 	{regexp.MustCompile(`\bPyInit_\w+`), []string{".go", ".c", ".h"}, []string{"bindings", "bench"},
 		"extension modules (the fast lane, the control plane) are in bindings only"},
-	{regexp.MustCompile(`(?m)^\s*(?:import|from)\s+(?:ctypes|cffi)\b`), []string{".py"}, []string{"tests", "bench", "buildsystem", "examples"},
+	{regexp.MustCompile(`(?m)^\s*(?:import|from)\s+(?:ctypes|cffi)\b`), []string{".py"}, []string{"tests", "bench", "buildsystem", "examples", "backends/softdriver/levelzero/check"},
 		"the package reaches native code through tack_memory._native only"},
 	{regexp.MustCompile(`(?m)^\s*(?:import|from)\s+tack_memory\b`), []string{".py"}, []string{"python", "tests", "bench", "docs", "examples/sweep.py", "examples/sweep"},
 		"a host framework (examples/minihost) knows nothing of tack_memory, which plugs itself in"},
@@ -145,9 +151,14 @@ func checkImports(name string, set *token.FileSet, file *ast.File) []Problem {
 		}
 		shipped := below(name, "gomem") || below(name, "backends") || below(name, "bindings")
 		domain, _, _ := strings.Cut(imported, "/")
-		if shipped && !strings.HasSuffix(name, "_test.go") && strings.Contains(domain, ".") &&
-			!below(imported, Module) && !slices.ContainsFunc(outside, func(m string) bool { return below(imported, m) }) {
+		if !shipped || strings.HasSuffix(name, "_test.go") || !strings.Contains(domain, ".") || below(imported, Module) ||
+			slices.ContainsFunc(outside, func(m string) bool { return below(imported, m) }) {
+			continue
+		}
+		if !below(imported, onMacOS) {
 			bad("what users run depends on Go's library and golang.org/x/sys only")
+		} else if !strings.HasSuffix(name, "_darwin.go") || !slices.ContainsFunc(mayCallWithoutCgo, func(f string) bool { return below(name, f) }) {
+			bad("only files for macOS of backends/dl and backends/metal need it: everything else has cgo")
 		}
 	}
 	return problems

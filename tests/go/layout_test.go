@@ -18,7 +18,7 @@ func TestCheckout(t *testing.T) {
 		t.Error(problem)
 	}
 	assert.Greater(t, files, 50, "files read: is ../.. still the top of the tree?")
-	for _, folder := range []string{"gomem", "backends/dl", "backends/cuda", "backends/softdriver", "bindings/fast", "python/tack_memory", "examples/minihost"} {
+	for _, folder := range []string{"gomem", "backends/dl", "backends/cuda", "backends/metal", "backends/softdriver", "bindings/fast", "python/tack_memory", "examples/minihost"} {
 		entries, err := os.ReadDir("../../" + folder)
 		require.NoError(t, err, "a folder that the rules name is gone: change the rules with it")
 		assert.NotEmpty(t, entries)
@@ -44,6 +44,13 @@ func TestRules(t *testing.T) {
 		{"core imports a dependency", "gomem/a.go", "package gomem\n\nimport \"github.com/stretchr/testify/assert\"\n",
 			[]string{`gomem/a.go:3: imports "github.com/stretchr/testify/assert": what users run depends on Go's library and golang.org/x/sys only`}},
 		{"a test imports a dependency", "gomem/a_test.go", "package gomem\n\nimport \"github.com/stretchr/testify/assert\"\n", nil},
+		{"Metal calls without cgo", "backends/metal/a_darwin.go", "package metal\n\nimport \"github.com/ebitengine/purego\"\n", nil},
+		{"Metal does so elsewhere", "backends/metal/a.go", "package metal\n\nimport \"github.com/ebitengine/purego\"\n",
+			[]string{`backends/metal/a.go:3: imports "github.com/ebitengine/purego": only files for macOS of backends/dl and backends/metal need it: everything else has cgo`}},
+		{"another backend calls without cgo", "backends/cuda/a_darwin.go", "package cuda\n\nimport \"github.com/ebitengine/purego/objc\"\n",
+			[]string{`backends/cuda/a_darwin.go:3: imports "github.com/ebitengine/purego/objc": only files for macOS of backends/dl and backends/metal need it: everything else has cgo`}},
+		{"dlopen without cgo", "backends/metal/a_darwin.go", "package metal\n\nimport \"github.com/ebitengine/purego\"\n\nvar h, _ = purego.Dlopen(\"x\", 1)\n",
+			[]string{`backends/metal/a_darwin.go:5: "purego.Dlopen(": only backends/dl loads libraries and looks up their functions`}},
 		{"a folder whose name begins alike", "gomemory/a.go", "package a\n\nimport \"C\"\n", nil},
 
 		{"backend imports bindings", "backends/cuda/a.go", "package cuda\n\nimport \"" + bindings + "/internal/engine\"\n",

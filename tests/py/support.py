@@ -13,17 +13,17 @@ from typing import Any
 
 import tack_memory
 from tack_memory import _devices
-from tack_memory._native import sim_library_path
+from tack_memory.hosts import sim_library
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 
 class SoftDriver:
-    """The control functions of the software CUDA driver, in the same library that `sim:0` runs on."""
+    """The control functions of a software driver, in the same library that the simulated device runs on."""
 
-    def __init__(self) -> None:
-        _devices.resolve("sim:0")  # loads it
-        self._library = library = ctypes.CDLL(sim_library_path())
+    def __init__(self, device: str = "sim:0") -> None:
+        _devices.resolve(device)  # loads it
+        self._library = library = ctypes.CDLL(sim_library(device))
         library.tmsoft_set.argtypes, library.tmsoft_set.restype = [ctypes.c_char_p, ctypes.c_longlong], ctypes.c_int
         library.tmsoft_get.argtypes, library.tmsoft_get.restype = [ctypes.c_char_p], ctypes.c_longlong
         library.tmsoft_fail.argtypes, library.tmsoft_fail.restype = [ctypes.c_char_p, ctypes.c_ulong, ctypes.c_int], ctypes.c_int
@@ -42,7 +42,7 @@ class SoftDriver:
         return int(self._library.tmsoft_get(key.encode()))
 
     def fail(self, function: str, nth: int = 1, code: int = 2) -> None:
-        """The nth next call of a vendor function fails with `code` (2: out of memory) without doing anything."""
+        """The nth next call of a vendor function fails with `code` (2: CUDA's and HIP's out of memory) without doing anything."""
         if self._library.tmsoft_fail(function.encode(), nth, code) != 0:
             raise ValueError(f"the software driver has no function {function}")
         self._failing.add(function)
@@ -56,6 +56,16 @@ class SoftDriver:
             self._library.tmsoft_fail(function.encode(), 0, 0)
         for key, value in self._before.items():
             self._library.tmsoft_set(key.encode(), value)
+
+
+HOW = {"cuda": "cuMemAllocAsync", "hip": "hipMallocAsync", "level_zero": "zeMemAllocDevice"}
+"""The vendors' own calls that allocate, as `adopt` takes them."""
+
+
+def how_of(device: str) -> str:
+    """How the vendor of a device allocates; simulated devices do as their vendor."""
+    kind = device.partition(":")[0]
+    return HOW["cuda" if kind == "sim" else kind.removeprefix("sim-")]
 
 
 def opened_devices() -> list[str]:
@@ -94,8 +104,11 @@ def contents(buffer: tack_memory.Buffer | tack_memory.BufferView) -> bytes:
     return bytes(buffer.copy_to_host())
 
 
-def run_python(script: str, *arguments: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in a fresh interpreter; the switches of this process and `environment` apply."""
+def run_python(script: str, *arguments: str, timeout: float = 120, simulated: str = "sim", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a fresh interpreter; the switches of this process and `environment` apply.
+
+    With `simulated` a script that was written for "sim:0" runs on another kind of simulated device."""
+    script = script.replace('"sim:', f'"{simulated}:').replace("SoftDriver()", f'SoftDriver("{simulated}:0")')
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(script), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]), **environment},

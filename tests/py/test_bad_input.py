@@ -230,6 +230,7 @@ NOT_CALLED = {
     "DeviceMemoryError": "an error",
     "DeviceLostError": "an error",
     "ForkError": "an error",
+    "StreamCaptureError": "an error",
     "HostHasMemoryError": "an error",
     "MissingSeamError": "an error",
 }

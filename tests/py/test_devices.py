@@ -114,7 +114,9 @@ def test_every_result_names_its_device(any_device: str) -> None:
 
 def test_the_listed_devices_all_work() -> None:
     names = tack_memory.devices()
-    assert names[-3:] == ["cpu", "sim:0", "sim:1"]
+    after_the_gpus = names[names.index("cpu") :]
+    assert after_the_gpus[:3] == ["cpu", "sim:0", "sim:1"]
+    assert all(name.startswith("sim-") for name in after_the_gpus[3:]), "simulated devices of other vendors are listed where they were named"
     assert [device_of(name) for name in names] == names
 
 
@@ -177,3 +179,27 @@ def test_asking_about_an_unused_device_creates_no_context() -> None:
         print(tm.memory_info("sim:0").device_free is None, contexts() > 0)
         """
     assert script(code).splitlines() == [f"None {256 << 20} 0", "False True"]
+
+
+def test_a_budget_that_cannot_be_had_is_asked_for_again_by_the_next_use() -> None:
+    """The device is open by then, and must not be used without the budget that the switch asks for."""
+    code = """
+        import tack_memory as tm
+        from tack_memory import _devices
+        parse, tries = _devices.parse_size, []
+        def fail(*arguments, **named):
+            tries.append(arguments[0])
+            if len(tries) < 4:
+                raise ValueError("not today")
+            return parse(*arguments, **named)
+        _devices.parse_size = fail
+        for use in (lambda: tm.allocate(1, "sim:0"), lambda: tm.memory_info("sim:0"), lambda: tm._native._fast.counters("sim:0")):
+            try:
+                use()
+            except ValueError as error:
+                print(error)
+        _devices.parse_size = fail
+        print(tm.allocate(1, "sim:0").nbytes, tm.get_memory_budget("sim:0"), len(tries))
+        """
+    told = "TACK_MEMORY_BUDGET: not today"
+    assert script(code, TACK_MEMORY_BUDGET="50%").splitlines() == [told, told, told, f"1 {128 << 20} 4"]

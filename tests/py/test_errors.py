@@ -15,7 +15,7 @@ import pytest
 from support import KIB, MIB, filled
 
 import tack_memory
-from tack_memory import DeviceLostError, DeviceMemoryError, ForkError, Holder, _hosts
+from tack_memory import DeviceLostError, DeviceMemoryError, ForkError, Holder, StreamCaptureError, _hosts
 from tack_memory._errors import memory_error, translate, typed
 
 
@@ -55,7 +55,7 @@ def provoke(device: str = "sim:0", **options: Any) -> DeviceMemoryError:
 
 def test_it_is_a_memory_error_and_a_runtime_error() -> None:
     assert issubclass(DeviceMemoryError, MemoryError) and issubclass(DeviceMemoryError, RuntimeError)
-    assert issubclass(DeviceLostError, RuntimeError) and issubclass(ForkError, RuntimeError)
+    assert issubclass(DeviceLostError, RuntimeError) and issubclass(ForkError, RuntimeError) and issubclass(StreamCaptureError, RuntimeError)
 
 
 def test_its_figures_are_those_of_the_failure(device: str) -> None:
@@ -195,7 +195,14 @@ def test_errors_of_the_control_plane_become_typed() -> None:
 
     error = tell("memory", {"device": "sim:0", "requested": 7, "reason": "host"})
     assert isinstance(error, DeviceMemoryError) and (error.requested, error.reason) == (7, "host")
-    for kind, expected in (("lost", DeviceLostError), ("fork", ForkError), ("value", ValueError), ("busy", BufferError), ("new kind", RuntimeError)):
+    for kind, expected in (
+        ("lost", DeviceLostError),
+        ("fork", ForkError),
+        ("capture", StreamCaptureError),
+        ("value", ValueError),
+        ("busy", BufferError),
+        ("new kind", RuntimeError),
+    ):
         error = tell(kind)
         assert type(error) is expected and str(error) == "what happened"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
+
+from support import run_python
 
 SCRIPT = """
     import threading
@@ -36,14 +36,14 @@ SCRIPT = """
     """
 
 
-def test_100_exits() -> None:
-    for round_ in range(100):
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(SCRIPT)], capture_output=True, text=True, timeout=60, check=False)
+def test_100_exits(simulated: str) -> None:
+    for round_ in range(100 if simulated == "sim" else 20):
+        done = run_python(SCRIPT, timeout=60, simulated=simulated)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), f"exit {round_}"
 
 
-def test_an_exit_by_an_exception_and_by_sys_exit() -> None:
+def test_an_exit_by_an_exception_and_by_sys_exit(simulated: str) -> None:
     for ending, code in (("raise SystemExit(7)", 7), ("raise LookupError", 1), ("import os; os._exit(3)", 3)):
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(SCRIPT) + ending], capture_output=True, text=True, timeout=60, check=False)
+        done = run_python(textwrap.dedent(SCRIPT) + ending, timeout=60, simulated=simulated)
         assert done.returncode == code, done.stderr
         assert "Fatal" not in done.stderr and "panic" not in done.stderr

@@ -39,6 +39,7 @@ SCRIPT = """
             "report": lambda: tm.memory_report("sim:0"),
             "timeline": lambda: tm.record_timeline("sim:0").__enter__(),
             "new device": lambda: tm.memory_info("sim:1"),
+            "reserve": lambda: tm.reserve(1, "sim:0"),
         }
         for name, call in work.items():
             try:
@@ -88,8 +89,8 @@ SCRIPT = """
     """
 
 
-def test_the_child_is_told_at_once_and_the_parent_goes_on() -> None:
-    done = run_python(SCRIPT.replace("{rounds}", "20"))
+def test_the_child_is_told_at_once_and_the_parent_goes_on(simulated: str) -> None:
+    done = run_python(SCRIPT.replace("{rounds}", "20"), simulated=simulated)
     assert done.stdout.strip() == "done" and done.returncode == 0, done.stdout + done.stderr
 
 
@@ -102,7 +103,9 @@ def test_a_child_whose_parent_had_used_no_device() -> None:
         if pid == 0:
             code = 1
             try:
-                assert tm.memory_info().device == "cpu"
+                assert tm.memory_info().device == "cpu" and tm.devices() == ["cpu"]
+                assert tm.memory_report().device == "cpu" and not tm.memory_report().holders
+                assert tm.reserve(7).nbytes == 7
                 tm.allocate(100).fill(1)
                 try:
                     tm.allocate(100, "sim:0")
@@ -116,7 +119,7 @@ def test_a_child_whose_parent_had_used_no_device() -> None:
     assert done.stdout.strip() == "0 100", done.stdout + done.stderr
 
 
-def test_a_child_forked_while_another_thread_moves_memory() -> None:
+def test_a_child_forked_while_another_thread_moves_memory(simulated: str) -> None:
     done = run_python(
         """
         import os, threading
@@ -140,7 +143,8 @@ def test_a_child_forked_while_another_thread_moves_memory() -> None:
             codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
         stop.set(); thread.join()
         print(sum(codes), len(codes), buffer.nbytes)
-        """
+        """,
+        simulated=simulated,
     )
     assert done.stdout.split() == ["0", "30", str(1 << 20)], done.stdout + done.stderr
 

@@ -51,18 +51,18 @@ SCRIPT = """
     """
 
 
-def room() -> int:
-    """4 GiB, or less where the machine has not three times as much: the property is the same."""
+def room(simulated: str) -> int:
+    """4 GiB, or less where the machine has not three times as much: the property is the same. Other vendors' devices do with 1 GiB."""
     with open("/proc/meminfo") as file:
         available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-    return min(4 * GIB, available // 3 // (256 * MIB) * (256 * MIB))
+    return min(4 * GIB if simulated == "sim" else GIB, available // 3 // (256 * MIB) * (256 * MIB))
 
 
 @pytest.mark.parametrize("what", ["spill", "restore"])
-def test_ctrl_c_while_much_is_moved(what: str) -> None:
-    nbytes = room()
+def test_ctrl_c_while_much_is_moved(what: str, simulated: str) -> None:
+    nbytes = room(simulated)
     for attempt in range(3):  # a second is long, but not for a machine that does three other things
-        done = run_python(SCRIPT, str(nbytes), what, TACK_MEMORY_SIM=str(nbytes * 5 // 4), TACK_MEMORY_CHECK="0")
+        done = run_python(SCRIPT, str(nbytes), what, simulated=simulated, TACK_MEMORY_SIM=str(nbytes * 5 // 4), TACK_MEMORY_CHECK="0")
         assert done.returncode == 0, done.stdout + done.stderr
         result, whole = done.stdout.splitlines()
         assert whole == "whole" and result.startswith("stayed "), f"attempt {attempt}: {result}"
@@ -71,7 +71,7 @@ def test_ctrl_c_while_much_is_moved(what: str) -> None:
     pytest.fail(result)
 
 
-def test_ctrl_c_in_an_allocation_that_spills() -> None:
+def test_ctrl_c_in_an_allocation_that_spills(simulated: str) -> None:
     done = run_python(
         """
         import os, signal, sys, threading, time
@@ -97,6 +97,7 @@ def test_ctrl_c_in_an_allocation_that_spills() -> None:
         info = tm.memory_info("sim:0")
         print(info.footprint == 256 << 20, info.reserved, all(b.copy_to_host(None, 1000, 8) == bytes([p]) * 8 for p, b in enumerate(buffers)))
         print(tm.allocate("200 MiB", "sim:0", zero=False).nbytes >> 20)
-        """
+        """,
+        simulated=simulated,
     )
     assert done.stdout.split() == ["interrupted", "True", "0", "True", "200"], done.stdout + done.stderr

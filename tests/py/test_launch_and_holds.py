@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy
 import pytest
-from support import KIB, MIB, contents, filled, pattern
+from support import KIB, MIB, contents, filled, how_of, pattern
 
 import tack_memory
 from tack_memory import DeviceMemoryError, allocate, launch, memory_info
+from tack_memory._native import _fast
 
 
 def write(pointer: int, data: bytes) -> None:
@@ -298,8 +299,6 @@ def test_reading_from_the_host_does_not_spill(device: str) -> None:
 
 def host_allocation(device: str, nbytes: int) -> tuple[int, Any]:
     """Memory as a framework allocates it by itself, with the driver's own call, in the device's context."""
-    from tack_memory._native import _fast
-
     buffer = allocate(nbytes, device, zero=False)
     buffer.copy_from_host(pattern(nbytes, 5))
     return _fast.disown(buffer), buffer
@@ -307,7 +306,7 @@ def host_allocation(device: str, nbytes: int) -> tuple[int, Any]:
 
 @pytest.fixture
 def how(device: str) -> str:
-    return "cuMemAllocAsync"
+    return how_of(device)
 
 
 def test_adopted_memory_is_counted_moved_and_freed(device: str, how: str) -> None:
@@ -331,13 +330,26 @@ def test_adopting_what_is_owned_or_overlaps_is_refused(device: str, how: str) ->
     assert memory_info(device).in_use == MIB and contents(buffer) == pattern(MIB)
 
 
-@pytest.mark.parametrize("wrong", ["hipMalloc", "hipMallocAsync", "zeMemAllocDevice"])
-def test_adopting_what_this_device_cannot_free_is_refused(device: str, how: str, wrong: str) -> None:
+def test_adopting_what_this_device_cannot_free_is_refused(device: str, how: str) -> None:
     pointer, _ = host_allocation(device, KIB)
     before = memory_info(device)
-    with pytest.raises(ValueError, match=wrong):
-        tack_memory.adopt(pointer, KIB, device, how=wrong)
+    vendor = how.partition("M")[0]  # cu, hip, ze
+    for wrong in ("cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice", "host"):
+        if not wrong.startswith(vendor):
+            with pytest.raises(ValueError, match=wrong):
+                tack_memory.adopt(pointer, KIB, device, how=wrong)
     assert memory_info(device) == before
+    tack_memory.adopt(pointer, KIB, device, how=how).free()
+
+
+def test_a_stream_that_is_another_on_each_thread_orders_nothing_that_lasts(device: str, how: str) -> None:
+    if "level_zero" in device:
+        return  # it has no such stream: 2 is no handle
+    pointer, _ = host_allocation(device, KIB)
+    with pytest.raises(ValueError, match="per-thread default stream"):
+        tack_memory.adopt(pointer, KIB, device, how=how, stream=2)
+    with pytest.raises(ValueError, match="per-thread default stream"):
+        _fast.set_stream(device, 0, 2)
     tack_memory.adopt(pointer, KIB, device, how=how).free()
 
 
@@ -384,9 +396,8 @@ def test_wrapped_memory_is_never_counted_and_never_moved(any_device: str) -> Non
         pass
     after = memory_info(any_device)
     assert (after.in_use, after.spilled) == (before.in_use, before.spilled)
-    how = "cuMemAllocAsync"
     if any_device != "cpu":
-        tack_memory.adopt(pointer, KIB, any_device, how=how).free()
+        tack_memory.adopt(pointer, KIB, any_device, how=how_of(any_device)).free()
 
 
 def test_wrapping_a_pointer_that_we_own_gives_a_view_of_that_buffer_counted_once(device: str) -> None:
@@ -420,4 +431,4 @@ def test_a_wrapped_owner_lives_as_long_as_the_view_and_cycles_are_collected(devi
     del owner
     gc.collect()
     assert reference() is None
-    tack_memory.adopt(pointer, KIB, device, how="cuMemAllocAsync").free()
+    tack_memory.adopt(pointer, KIB, device, how=how_of(device)).free()

@@ -11,6 +11,7 @@ import pytest
 from support import KIB, MIB, filled, settle
 
 import tack_memory
+from tack_memory._native import _fast
 from tack_memory._report import INFO_FIELDS
 
 SIX = ("in_use", "peak", "cached", "spilled", "device_free", "device_total")
@@ -177,7 +178,8 @@ def test_after_a_trim_nothing_is_cached_and_the_whole_budget_can_be_had(device: 
     with tack_memory.memory_budget(8 * MIB, device, strict=True):
         buffers.clear()
         tack_memory.synchronize(device)
-        assert tack_memory.memory_info(device).cached >= others + 8 * MIB
+        if "level_zero" not in device:  # it keeps nothing
+            assert tack_memory.memory_info(device).cached >= others + 8 * MIB
         tack_memory.empty_cache(device)
         assert tack_memory.memory_info(device).cached <= others
         assert tack_memory.allocate(8 * MIB, device).nbytes == 8 * MIB
@@ -223,3 +225,12 @@ def test_the_cpu_counts_its_own_buffers_and_spills_nothing() -> None:
     assert info.in_use == MIB and info.device_total is not None and info.device_total > 0
     assert buffer.spill() == 0 and not buffer.is_spilled
     assert tack_memory.memory_info("cpu").spill_count == 0
+
+
+def test_a_memory_info_of_anything_can_be_shown() -> None:
+    made = _fast.MemoryInfo(("a", None, 1.5, "b", [], {}, "sim:0"))  # type: ignore[arg-type]
+    for text in (repr(made), str(made)):
+        assert "in_use='a'" in text and "peak=None" in text and "cached=1.5" in text
+    assert made._repr_html_() is None, "a notebook takes the repr then"
+    whole = tack_memory.memory_info("sim:0")
+    assert "<table>" in (whole._repr_html_() or "") and repr(whole).startswith("MemoryInfo(sim:0: ")

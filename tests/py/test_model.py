@@ -287,7 +287,9 @@ class Model:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
-def test_random_operations_agree_with_the_model(threads: int) -> None:
+def test_random_operations_agree_with_the_model(threads: int, simulated: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "DEVICE", f"{simulated}:1")
+    operations = OPERATIONS if simulated == "sim" else OPERATIONS // 5
     print(f"replay with TACK_MEMORY_TEST_SEED={SEED}")
     sizes = [64 * KIB, 512 * KIB, 2 * MIB]
     call("SetMaxWait", _devices.resolve(DEVICE), 20)  # a launch that waits for exports, which this test keeps, waits in vain
@@ -297,7 +299,7 @@ def test_random_operations_agree_with_the_model(threads: int) -> None:
 
     def work(model: Model) -> None:
         try:
-            model.run(OPERATIONS // threads)
+            model.run(operations // threads)
         except BaseException as error:
             failures.append((model.log, error))
             model.mine.clear()

@@ -16,7 +16,7 @@ import pytest
 from support import run_python
 
 import tack_memory
-from tack_memory._native import _fast, bindings
+from tack_memory._native import SIM_LIBRARIES, _fast, bindings, sim_library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = Path(tack_memory.__file__).parent / "_native"
@@ -77,11 +77,12 @@ def test_native_files_need_the_c_library_only() -> None:
         assert not extra, f"{file.name} needs {extra}"
 
 
-def test_software_driver_is_nobody_elses_libcuda() -> None:
+@pytest.mark.parametrize(("kind", "function"), [("sim", "cuInit"), ("sim-hip", "hipInit"), ("sim-level_zero", "zeInit")])
+def test_a_software_driver_is_nobody_elses_library(kind: str, function: str) -> None:
     """With the vendor's name as its SONAME, every later dlopen of libcuda.so.1 in the process would be given the fake."""
-    driver = NATIVE / "libtack_memory_simcuda.so"
+    driver = Path(sim_library_path(kind))
     assert re.findall(r"\(SONAME\).*\[(.+)\]", readelf("--dynamic", driver)) == [driver.name]
-    assert "cuInit" in exported(driver)
+    assert function in exported(driver)
 
 
 def test_import_is_light() -> None:
@@ -99,7 +100,8 @@ def test_import_loads_no_driver() -> None:
         import sys
         import tack_memory
         with open("/proc/self/maps") as maps:
-            drivers = {line.split("/")[-1].strip() for line in maps if "libcuda" in line or "simcuda" in line}
+            names = ("libcuda", "libamdhip64", "libze_loader", "libtack_memory_sim")
+            drivers = {line.split("/")[-1].strip() for line in maps if any(name in line for name in names)}
         sys.exit(f"loaded: {drivers}" if drivers else 0)
     """
     ended_well(script)
@@ -207,7 +209,7 @@ def test_wheel_contents(wheel: Path) -> None:
     sources = {str(f.relative_to(python)) for kind in ("*.py", "*.pyi", "py.typed") for f in (python / "tack_memory").rglob(kind)}
     extension = f"tack_memory/_native/_tm{__import__('sysconfig').get_config_var('EXT_SUFFIX')}"
     assert {"tack_memory/py.typed", "tack_memory/_native/_fast.pyi", "tack_memory/_native/bindings.py"} <= package
-    assert package == sources | {extension, "tack_memory/_native/libtack_memory_simcuda.so"}
+    assert package == sources | {extension} | {f"tack_memory/_native/{name}" for name in SIM_LIBRARIES.values()}
     assert any(n.endswith("licenses/LICENSE") for n in names)
     assert metadata["Version"] == tack_memory.__version__
     assert not [r for r in metadata.get_all("Requires-Dist", []) if "extra ==" not in r], "the base install needs nothing but CPython"
@@ -225,14 +227,15 @@ def test_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None
     script = """
 import sys, tack_memory
 assert tack_memory.__file__.startswith(sys.prefix), tack_memory.__file__
-buffer = tack_memory.allocate("1 MiB", "sim:0")
-buffer.copy_from_host(b"abc")
-assert buffer.spill() == 2**20 and buffer.is_spilled
-assert bytes(buffer.copy_to_host(nbytes=3)) == b"abc"
-print(tack_memory.memory_info("sim:0").spilled)
+for device in ("sim:0", "sim-hip:0", "sim-level_zero:0"):
+    buffer = tack_memory.allocate("1 MiB", device)
+    buffer.copy_from_host(b"abc")
+    assert buffer.spill() == 2**20 and buffer.is_spilled
+    assert bytes(buffer.copy_to_host(nbytes=3)) == b"abc"
+    print(tack_memory.memory_info(device).spilled)
 """
     done = subprocess.run(
         [str(python), "-c", script], cwd=tmp_path, env={**clean_environment(), "TACK_MEMORY_SIM": "64 MiB"}, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == 2**20
+    assert done.stdout.split() == [str(2**20)] * 3

@@ -63,6 +63,9 @@ WRONG = [
     ("TACK_MEMORY_HOST_LIMIT", "much"),
     ("TACK_MEMORY_SIM", "80%"),
     ("TACK_MEMORY_SIM", "0"),
+    ("TACK_MEMORY_SIM", "1"),
+    ("TACK_MEMORY_SIM", "64 MiB,1023 KiB"),
+    ("TACK_MEMORY_POOLS", "some"),
     ("TACK_MEMORY_SIM", "64 MiB,,64 MiB"),
     ("TACK_MEMORY_SIM", "64 MiB,2G"),
 ]
@@ -112,6 +115,26 @@ def test_the_simulated_devices_have_the_capacities_that_were_asked_for() -> None
         TACK_MEMORY_SIM="16 MiB, 32 MiB, 48 MiB",
     )
     assert done.stdout.strip() == str([16 << 20, 32 << 20, 48 << 20]), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["sim", "sim-hip"])
+def test_memory_pools_can_be_switched_off(kind: str) -> None:
+    """Everything works without them: allocation, a spill under a budget, the way back, and the memory comes back."""
+    script = """
+        import tack_memory as tm
+        from support import SoftDriver, filled, contents, pattern
+        first, second = filled(1 << 20, "sim:0", 1), filled(1 << 20, "sim:0", 2)
+        print(contents(first) == pattern(1 << 20, 1), contents(second) == pattern(1 << 20, 2), tm.memory_info("sim:0").spilled)
+        del first, second
+        tm.synchronize("sim:0")
+        print(tm.memory_info("sim:0").in_use)
+        driver = SoftDriver()
+        print([driver.calls(name) > 0 for name in CALLS])
+    """
+    plain, pooled = {"sim": ("cuMemAlloc_v2", "cuMemAllocFromPoolAsync"), "sim-hip": ("hipMalloc", "hipMallocFromPoolAsync")}[kind]
+    for value, used in (("0", [True, False]), ("1", [False, True]), ("", [False, True])):
+        done = run_python(script.replace("CALLS", repr([plain, pooled])), simulated=kind, TACK_MEMORY_POOLS=value, TACK_MEMORY_BUDGET="1536 KiB")
+        assert done.stdout.splitlines() == ["True True 1048576", "0", str(used)], done.stderr
 
 
 def test_the_limit_of_host_copies_holds() -> None:

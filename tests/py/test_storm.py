@@ -87,11 +87,12 @@ SCRIPT = """
     """
 
 
-def test_a_storm_of_16_threads_ends_and_loses_nothing() -> None:
-    done = run_python(SCRIPT, "30", timeout=120, TACK_MEMORY_CHECK="0")
+def test_a_storm_of_16_threads_ends_and_loses_nothing(simulated: str) -> None:
+    seconds = 30 if simulated == "sim" else 8
+    done = run_python(SCRIPT, str(seconds), timeout=120, simulated=simulated, TACK_MEMORY_CHECK="0")
     assert done.stdout.strip() == "ended True" and done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_same_with_the_books_verified_after_every_operation() -> None:
-    done = run_python(SCRIPT, "5", timeout=120, TACK_MEMORY_CHECK="1")
+def test_the_same_with_the_books_verified_after_every_operation(simulated: str) -> None:
+    done = run_python(SCRIPT, "5", timeout=120, simulated=simulated, TACK_MEMORY_CHECK="1")
     assert done.stdout.strip() == "ended True" and done.returncode == 0, done.stdout + done.stderr

@@ -32,18 +32,18 @@ def sweep(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], Path]:
+@pytest.fixture(scope="module", params=["sim:0", "sim-hip:0", "sim-level_zero:0"])
+def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], Path]:
     """What a small sweep printed, its result.json, and its folder. Books are checked and freed memory is in quarantine."""
     folder = tmp_path_factory.mktemp("sweep")
-    done = sweep("--cells", "1500", "--steps", "4", "--device", "sim:0", "--output", str(folder), TACK_MEMORY_CHECK="1", TMSOFT_QUARANTINE="1")
+    done = sweep("--cells", "1000", "--steps", "4", "--device", request.param, "--output", str(folder), TACK_MEMORY_CHECK="1", TMSOFT_QUARANTINE="1")
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout, json.loads((folder / "result.json").read_text()), folder
 
 
-def test_four_runs_give_the_same_results(small: tuple[str, dict[str, Any], Path]) -> None:
+def test_four_runs_give_the_same_results(small: tuple[str, dict[str, Any], Path], request: pytest.FixtureRequest) -> None:
     _, result, _ = small
-    assert result["device"] == "sim:0"
+    assert result["device"] == request.node.callspec.params["small"]
     runs = result["runs"]
     assert [run["name"] for run in runs] == ["no budget", "budget 60% of peak", "budget 35% of peak", "device too small"]
     assert all(run.keys() >= RUN_FIELDS for run in runs)
@@ -70,7 +70,9 @@ def test_budgets_are_kept_and_need_spilling(small: tuple[str, dict[str, Any], Pa
 
 def test_it_shows_a_table_a_picture_and_the_error(small: tuple[str, dict[str, Any], Path]) -> None:
     text, result, folder = small
-    for word in ("sim:0", "ratio", "footprint", "restores", "moving", "DeviceMemoryError", "cannot move now", "try:", "byte for byte"):
+    vendor = {"sim": "CUDA", "sim-hip": "HIP", "sim-level_zero": "Level Zero"}[result["device"].partition(":")[0]]
+    assert f"sweep on {result['device']} ({vendor} backend over the software {vendor} driver)" in text
+    for word in ("ratio", "footprint", "restores", "moving", "DeviceMemoryError", "cannot move now", "try:", "byte for byte"):
         assert word in text
     assert "launch" in result["error"]
     assert result["faults"] == []
@@ -78,10 +80,10 @@ def test_it_shows_a_table_a_picture_and_the_error(small: tuple[str, dict[str, An
 
 
 def test_budgets_of_ones_own(tmp_path: Path) -> None:
-    done = sweep("--cells", "500", "--steps", "2", "--device", "sim:1", "--budget", "256 KiB", "--budget", "50%", "--output", str(tmp_path))
+    done = sweep("--cells", "500", "--steps", "2", "--device", "sim-cuda:1", "--budget", "256 KiB", "--budget", "50%", "--output", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
-    assert result["device"] == "sim:1"
+    assert result["device"] == "sim:1"  # sim-cuda is another name
     assert [run["budget"] for run in result["runs"]] == [None, 256 * 1024, result["runs"][0]["peak"] // 2, None]
 
 
@@ -91,7 +93,7 @@ def test_budgets_of_ones_own(tmp_path: Path) -> None:
         (("--budget", "120%"), "a percentage of the peak"),
         (("--budget", "24 MBanana"), "24 MBanana"),
         (("--device", "gpu:0"), "gpu:0"),
-        (("--device", "cpu"), "minihost runs on CUDA devices"),
+        (("--device", "cpu"), "not on 'cpu'"),
         (("--cells", "0"), "--cells"),
     ],
 )
@@ -127,14 +129,29 @@ def test_different_results_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nothing was spilled" in faults([free, made(room=60)])[0]
 
 
-def test_a_cuda_device_is_taken_where_its_driver_loads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("vendor", ["cuda", "hip", "level_zero"])
+def test_the_first_real_device_is_taken(tmp_path: Path, vendor: str) -> None:
     """Over a software driver that stands for the system's: minihost then works on copies, as on real devices."""
     from tack_memory.hosts import sim_library
 
-    library = str(tmp_path / "libcuda_of_a_test.so")
-    shutil.copy(sim_library(), library)
-    done = sweep("--cells", "500", "--steps", "2", "--output", str(tmp_path), TACK_MEMORY_CUDA_LIBRARY=library)
+    library = tmp_path / "driver_of_a_test.so"
+    shutil.copy(sim_library("sim" if vendor == "cuda" else f"sim-{vendor}"), library)
+    none = {f"TACK_MEMORY_{other}_LIBRARY": str(tmp_path / "there_is_none.so") for other in ("CUDA", "HIP", "LEVEL_ZERO")}
+    done = sweep("--cells", "500", "--steps", "2", "--output", str(tmp_path), **{**none, f"TACK_MEMORY_{vendor.upper()}_LIBRARY": str(library)})
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
-    assert result["device"] == "cuda:0"
+    assert result["device"] == f"{vendor}:0"
     assert len({run["sha256"] for run in result["runs"]}) == 1
+    assert "simulated" not in done.stdout and "software" not in done.stdout
+
+
+def test_a_device_is_made_small_where_the_driver_does_not_say_what_is_free(tmp_path: Path) -> None:
+    """No Sysman, no usable-memory extension, and a driver that gives more than there is."""
+    arguments = "--cells", "500", "--steps", "2", "--device", "sim-level_zero:0", "--output", str(tmp_path)
+    done = sweep(*arguments, TMSOFT_SYSMAN="0", TMSOFT_USABLEMEM="0", TMSOFT_OVERCOMMIT="1", TACK_MEMORY_CHECK="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    free, small = result["runs"][0], result["runs"][-1]
+    assert small["spill_count"] > 0 and small["peak"] <= small["room"] < free["peak"]
+    assert small["footprint"] == free["footprint"]
+    assert "ballast" in result["error"]

@@ -82,6 +82,27 @@ def test_everything_that_the_cpu_offers() -> None:
             global doomed
             del doomed
             assert _fast.counters("cpu")[0] == start - 500
+            assert tm.devices() == ["cpu"]
+            room = tm.reserve("2 KiB", "cpu")
+            assert tm.memory_info("cpu").reserved == room.nbytes == 2048
+            room.close(); room.close()
+            dropped = tm.reserve(10, "cpu")
+            assert tm.memory_info("cpu").reserved == 10
+            del dropped
+            assert tm.memory_info("cpu").reserved == 0
+            mine = [tm.allocate(1000, "cpu", label="mine") for _ in range(3)]
+            report = tm.memory_report("cpu")
+            assert [(held.label, held.bytes, held.resident, held.count) for held in report.holders] == [
+                ("mine", 3000, 3000, 3), ("of the parent", 1000, 1000, 1), (None, 0, 0, 1)], report.holders
+            assert sum(held.bytes for held in report.holders) == report.info.in_use == 4000
+            assert report.holds == {"device memory is host memory": 4000} and report.spilled == 0
+            assert "of the parent" in str(report) and report._repr_html_()
+            import weakref
+            seen = []
+            watched = weakref.ref(mine[0], lambda gone: seen.append(_fast.alive()))
+            mine[1].free()
+            del mine
+            assert [buffer for buffer in seen[0] if buffer.label == "mine"] == [] and tm.memory_report("cpu").info.in_use == 1000
             try:
                 tm.allocate(1 << 62, "cpu")
             except tm.DeviceMemoryError as error:

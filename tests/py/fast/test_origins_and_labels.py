@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 
 import pytest
@@ -34,16 +35,68 @@ def test_origins_are_the_callers_line_outside_of_this_package(any_device: str) -
 
 
 def test_a_threads_label_is_its_own(any_device: str) -> None:
-    assert _fast.set_label("mine") is None
-    seen: list[str | None] = []
-    thread = threading.Thread(target=lambda: seen.extend([_fast.set_label("theirs"), tack_memory.allocate(1, any_device).label]))
-    thread.start()
-    thread.join()
-    assert seen == [None, "theirs"]
-    assert tack_memory.allocate(1, any_device).label == "mine"
-    assert tack_memory.allocate(1, any_device, label="given").label == "given"
-    assert _fast.set_label(None) == "mine"
+    with tack_memory.label("mine"):
+        seen: list[str | None] = []
+
+        def theirs() -> None:
+            seen.append(tack_memory.allocate(1, any_device).label)
+            with tack_memory.label("theirs"):
+                seen.append(tack_memory.allocate(1, any_device).label)
+
+        thread = threading.Thread(target=theirs)
+        thread.start()
+        thread.join()
+        assert seen == [None, "theirs"]
+        assert tack_memory.allocate(1, any_device).label == "mine"
+        assert tack_memory.allocate(1, any_device, label="given").label == "given"
     assert tack_memory.allocate(1, any_device).label is None
+
+
+def test_a_label_block_can_be_entered_again_inside_itself(any_device: str) -> None:
+    block = tack_memory.label("outer")
+    with block, tack_memory.label(None):
+        assert tack_memory.allocate(1, any_device).label is None
+        with block:
+            assert tack_memory.allocate(1, any_device).label == "outer"
+        assert tack_memory.allocate(1, any_device).label is None
+    assert tack_memory.allocate(1, any_device).label is None
+    with pytest.raises(RuntimeError, match="not entered"):
+        block.__exit__(None, None, None)
+    with pytest.raises(TypeError):
+        _fast.labelled(1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="4096"):
+        tack_memory.label("x" * 5000)
+
+
+def test_ctrl_c_at_any_moment_leaves_no_label(any_device: str) -> None:
+    """Python looks for signals when it enters a function of its own and when a built-in one has returned: one comes at each of these places in turn."""
+
+    def work() -> None:
+        with tack_memory.label("left behind"):
+            tack_memory.allocate(1, any_device)
+
+    def interrupt(frame: object, event: str, what: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if left == 0:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    work()
+    for place in range(1, 200):
+        left = place
+        sys.setprofile(interrupt)
+        try:
+            work()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        assert tack_memory.allocate(1, any_device).label is None, f"at place {place}"
+        if left > 0:
+            break
+    else:
+        raise AssertionError("it never came to its end")
 
 
 def test_a_label_can_be_changed_and_is_checked(any_device: str) -> None:

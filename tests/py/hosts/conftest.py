@@ -1,4 +1,4 @@
-"""A host for the tests: examples/minihost over the software driver, plugged in for one test at a time."""
+"""A host for the tests: examples/minihost over each software driver, plugged in for one test at a time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from flavours import FLAVOURS, Flavour
+from support import SoftDriver
 
 import tack_memory
 from tack_memory.hosts import sim_library
@@ -16,14 +18,21 @@ from tack_memory.hosts import sim_library
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
 
 
+@pytest.fixture(scope="session", params=FLAVOURS, ids=lambda flavour: flavour.kind)
+def flavour(request: pytest.FixtureRequest) -> Flavour:
+    """The kind of device that the host runs on."""
+    found: Flavour = request.param
+    return found
+
+
 @pytest.fixture(scope="session")
-def bare() -> ModuleType:
-    """Minihost as it is, on the software driver, not plugged in."""
+def bare(flavour: Flavour) -> ModuleType:
+    """Minihost as it is, not plugged in. New arrays are made on this flavour's first device."""
     import minihost
 
-    for name in ("sim:0", "sim:1"):
-        tack_memory.memory_info(name)  # our side decides how large the devices are; the library is loaded once for both
-    minihost.init("cuda:0", library=sim_library(), host_readable=True)
+    for ordinal in (0, 1):
+        tack_memory.memory_info(flavour.device(ordinal))  # our side decides how large the devices are; the library is loaded once for both
+    minihost.init(flavour.own(), library=sim_library(flavour.kind), host_readable=True)
     return minihost
 
 
@@ -34,3 +43,11 @@ def host(bare: ModuleType) -> Iterator[ModuleType]:
     yield bare
     gc.collect()
     tack_memory.uninstall(bare)
+
+
+@pytest.fixture
+def soft(flavour: Flavour) -> Iterator[SoftDriver]:
+    """The controls of the flavour's software driver; what a test sets is undone."""
+    driver = SoftDriver(flavour.device())
+    yield driver
+    driver.restore()

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from flavours import Flavour
 from support import KIB, MIB, SoftDriver, settle
 
 import tack_memory
@@ -53,7 +54,7 @@ def test_peak_is_that_of_the_block(host: ModuleType) -> None:
     assert base.nbytes == host.memory_info().in_use
 
 
-def test_a_peak_decorator_at_the_top_of_a_module_needs_no_device(host: ModuleType) -> None:
+def test_a_peak_decorator_at_the_top_of_a_module_needs_no_device(host: ModuleType, flavour: Flavour) -> None:
     found = []
 
     @host.memory_peak(on_exit=found.append)
@@ -61,20 +62,21 @@ def test_a_peak_decorator_at_the_top_of_a_module_needs_no_device(host: ModuleTyp
         host.empty(4096, np.uint8)
 
     work()
-    with host.device("cuda:1"):
+    with host.device(flavour.own(1)):
         work()
-    assert [(one.device, one.own) for one in found] == [("sim:0", 4096), ("sim:1", 4096)]
+    assert [(one.device, one.own) for one in found] == [(flavour.device(0), 4096), (flavour.device(1), 4096)]
 
 
-def test_every_way_to_name_a_device_agrees(host: ModuleType) -> None:
+def test_every_way_to_name_a_device_agrees(host: ModuleType, flavour: Flavour) -> None:
+    first_name, second_name = flavour.device(0), flavour.device(1)
     a = host.empty(1000, np.uint8)
-    with host.device("cuda:1") as second:
+    with host.device(flavour.own(1)) as second:
         b = host.empty(500, np.uint8)
-        assert host.memory_info().device == tack_memory.memory_info().device == "sim:1"
-    for name in (None, "cuda:0", "sim:0", a.device):
-        assert (host.memory_info(name).device, host.memory_info(name).in_use) == ("sim:0", 1000)
-    for name in ("cuda:1", "sim:1", second, b.device):
-        assert (host.memory_info(name).device, host.memory_info(name).in_use) == ("sim:1", 500)
+        assert host.memory_info().device == tack_memory.memory_info().device == second_name
+    for name in (None, flavour.own(0), first_name, a.device):
+        assert (host.memory_info(name).device, host.memory_info(name).in_use) == (first_name, 1000)
+    for name in (flavour.own(1), second_name, second, b.device):
+        assert (host.memory_info(name).device, host.memory_info(name).in_use) == (second_name, 500)
     assert tack_memory.memory_info(second).in_use == 500
     with pytest.raises(ValueError, match="known devices"):
         host.memory_info("gpu:0")
@@ -92,14 +94,16 @@ def test_arrays_stand_for_their_buffers(host: ModuleType) -> None:
     assert [holder.label for holder in host.memory_report().holders] == ["mesh"]
 
 
-@pytest.mark.parametrize("call", ["cuMemAllocAsync", "cuMemsetD8Async"])
-def test_an_allocation_that_fails_leaves_the_books(host: ModuleType, soft: SoftDriver, call: str) -> None:
+@pytest.mark.parametrize("step", ["allocates", "fills"])
+def test_an_allocation_that_fails_leaves_the_books(host: ModuleType, flavour: Flavour, soft: SoftDriver, step: str) -> None:
     kept = host.empty(1000, np.uint8)
     live = soft.get("live")
-    soft.fail(call, 1, 1)  # "invalid value": nothing that spilling could mend
+    call = getattr(flavour, step)
+    soft.fail(call, 1, flavour.invalid)  # nothing that spilling could mend
     with pytest.raises(host.DriverError, match=call):
         host.empty(5000, np.uint8)
     gc.collect()
+    host.synchronize()  # without pools the host frees late
     settle()
     info = host.memory_info()
     assert (info.in_use, info.reserved, info.peak >= info.in_use) == (kept.nbytes, 0, True)
@@ -120,13 +124,13 @@ def test_a_strict_budget_refuses_and_the_host_keeps_nothing(host: ModuleType, so
     assert soft.get("live") == live
 
 
-def test_the_error_is_the_hosts_and_ours_and_can_be_pickled(host: ModuleType) -> None:
+def test_the_error_is_the_hosts_and_ours_and_can_be_pickled(host: ModuleType, flavour: Flavour) -> None:
     with pytest.raises(host.DeviceMemoryError) as caught:
         host.empty(1 << 40, np.uint8)
     error = caught.value
     assert isinstance(error, tack_memory.DeviceMemoryError)
     assert isinstance(error, MemoryError)
-    assert (error.device, error.requested, error.reason) == ("sim:0", 1 << 40, "too_large")
+    assert (error.device, error.requested, error.reason) == (flavour.device(), 1 << 40, "too_large")
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, host.DeviceMemoryError)
     assert again.fields() == error.fields()

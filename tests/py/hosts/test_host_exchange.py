@@ -14,14 +14,14 @@ import tack_memory
 
 def test_an_export_holds_while_its_consumer_lives_and_no_longer(host: ModuleType) -> None:
     a = host.asarray(np.arange(1000.0))
-    consumer = host.from_dlpack(a)
-    pointer = consumer._buffer.device_ptr
+    consumer = np.from_dlpack(a)  # on simulated devices NumPy can read device memory
+    pointer = a._buffer.device_ptr
     assert tack_memory.spill(a) == 0
     assert host.memory_report().holds == {"export: dlpack": a.nbytes}
     view = consumer.reshape(10, 100)
     del consumer
     assert tack_memory.spill(a) == 0  # the view keeps the consumer's memory
-    assert view._buffer.device_ptr == pointer
+    assert view.ctypes.data == pointer
     del view
     assert tack_memory.spill(a) == a.nbytes
     assert (a.numpy() == np.arange(1000.0)).all()
@@ -29,7 +29,7 @@ def test_an_export_holds_while_its_consumer_lives_and_no_longer(host: ModuleType
 
 def test_the_last_of_several_consumers_ends_it(host: ModuleType) -> None:
     a = host.asarray(np.arange(10))
-    first, second = host.from_dlpack(a), host.from_dlpack(a)
+    first, second = np.from_dlpack(a), np.from_dlpack(a)
     del first
     assert tack_memory.spill(a) == 0
     del second
@@ -47,9 +47,9 @@ def test_a_capsule_that_nobody_consumes_ends_with_itself(host: ModuleType) -> No
 def test_an_export_of_a_spilled_array_brings_it_back(host: ModuleType) -> None:
     a = host.asarray(np.arange(10))
     tack_memory.spill(a)
-    consumer = host.from_dlpack(a)
+    consumer = np.from_dlpack(a)
     assert host.memory_info().spilled == 0
-    assert (consumer.numpy() == np.arange(10)).all()
+    assert (consumer == np.arange(10)).all()
 
 
 def test_a_failed_export_holds_nothing(host: ModuleType) -> None:
@@ -62,7 +62,8 @@ def test_a_failed_export_holds_nothing(host: ModuleType) -> None:
 
 def test_importing_our_own_memory_counts_it_once(host: ModuleType) -> None:
     a = host.asarray(np.arange(1000))
-    b = host.from_dlpack(a)
+    exported = np.from_dlpack(a)
+    b = host.wrap_ptr(exported.ctypes.data, a.shape, a.dtype, owner=exported)  # as a host's own import does
     assert host.memory_info().in_use == a.nbytes
     host.copyto(b, np.arange(1000) * 2)
     assert (a.numpy() == np.arange(1000) * 2).all()
@@ -107,7 +108,7 @@ def test_somebody_elses_memory_is_never_counted_and_never_moved(host: ModuleType
 
 def test_a_dropped_array_ends_when_its_consumer_does(host: ModuleType) -> None:
     a = host.asarray(np.arange(1000))
-    consumer = host.from_dlpack(a)
+    consumer = np.from_dlpack(a)
     nbytes = a.nbytes
     del a
     assert host.memory_info().in_use == nbytes

@@ -1,57 +1,53 @@
-package faults
+package conformance
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tack-memory/tack-memory/backends/cuda"
-	"github.com/tack-memory/tack-memory/backends/dl"
+	"github.com/tack-memory/tack-memory/backends/softdriver"
 	"github.com/tack-memory/tack-memory/gomem"
-	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
 const (
 	size     = 16 << 10     // of most buffers
 	capacity = 8*size + 512 // of the device: so small that a few buffers fill it
+	ordinal  = 1            // of the device: not the one that a thread begins with
 )
 
 func TestMain(m *testing.M) {
-	if err := os.Setenv("TMSOFT_CAPACITY", fmt.Sprint(capacity)); err != nil {
-		panic(err)
+	for name, value := range map[string]string{"TMSOFT_CAPACITY": fmt.Sprint(rigCapacity), "TMSOFT_DEVICES": "2"} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
 	}
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // frees that fail are logged, by the thousand here
-	simcuda.Main(m)
+	soft.Main(m)
 }
 
-// bench is the software driver, loaded once, and a device over it that many cases use one after the other.
+// bench is a flavour's software driver, and a device over it that many cases use one after the other.
 type bench struct {
-	library  *cuda.Library
-	software *cuda.Software
-	host     *simcuda.Host
-	pools    int64
+	flavour
+	library  library
+	software *softdriver.Control
+	calls    []string // functions that the backend calls and the software driver has
+	host     host
 	device   *gomem.Device
 	driver   *probe
 	pool     *gomem.HostPool
 }
 
-var library *cuda.Library
-
-func newBench(t *testing.T, pools int64) *bench {
+func newBench(t *testing.T, f flavour) *bench {
 	t.Helper()
-	file := simcuda.Library(t)
-	if library == nil {
-		found, err := cuda.Load(dl.System, []dl.Candidate{{Name: file}})
-		require.NoError(t, err)
-		library = found
-	}
-	b := &bench{library: library, software: library.Software(), host: simcuda.NewHost(t, file), pools: pools}
+	l := f.open(t, nil)
+	b := &bench{flavour: f, library: l, software: l.Software(), calls: f.functions(l), host: f.host(t, soft.NewHost(t, soft.Library(t, f.abi)), ordinal)}
 	b.renew(t)
 	return b
 }
@@ -59,17 +55,19 @@ func newBench(t *testing.T, pools int64) *bench {
 // renew opens a new device, as a new process would.
 func (b *bench) renew(t *testing.T) {
 	t.Helper()
-	b.software.Reset()
-	require.NoError(t, b.software.Set("pools", b.pools))
-	driver, err := b.library.Open("sim:0", 0)
+	b.open(t, settings{"capacity": capacity})
+	driver, err := b.library.OpenDriver("sim:1", ordinal)
 	require.NoError(t, err)
 	b.pool = gomem.NewHostPool()
 	b.driver = &probe{Driver: driver}
-	b.device, err = gomem.NewDevice(b.driver, gomem.Options{Movable: true, Pool: b.pool, Check: true})
+	b.device, err = gomem.NewDevice(b.driver.asDriver(), gomem.Options{Movable: true, Pool: b.pool, Check: true})
 	require.NoError(t, err)
 	index, err := b.device.Allocate(1, gomem.AllocateOptions{}) // the context, the stream and the pool are there
 	require.NoError(t, err)
 	b.device.Drop(index)
+	require.NoError(t, b.device.Synchronize()) // and nothing is kept, as after each case
+	_, err = b.device.Trim()
+	require.NoError(t, err)
 }
 
 // close ends the device and sees that nothing was lost on the way.
@@ -88,6 +86,21 @@ type probe struct {
 	gomem.Driver
 	observe func() // called before each operation of the driver; nil: nothing
 }
+
+// asDriver passes on what a driver that gives more than the device has says of its room.
+func (p *probe) asDriver() gomem.Driver {
+	if overcommits, yes := p.Driver.(gomem.Overcommitter); yes {
+		return roomProbe{p, overcommits}
+	}
+	return p
+}
+
+type roomProbe struct {
+	*probe
+	overcommits gomem.Overcommitter
+}
+
+func (p roomProbe) Room(live uint64) (nbytes uint64, err error) { return p.overcommits.Room(live) }
 
 func (p *probe) look() {
 	if p.observe != nil {
@@ -179,21 +192,15 @@ var states = []struct {
 		w.hold = hold
 	}},
 	{"adopted", func(w *world) {
-		address := w.alien(size)
-		index, err := w.device.Adopt(address, size, gomem.AdoptOptions{How: gomem.HowCUDA})
+		address := w.host.allocate(size)
+		index, err := w.device.Adopt(address, size, gomem.AdoptOptions{How: w.plain})
 		require.NoError(w.t, err)
 		w.target = index
 		w.write(index, content(size, 2))
 	}},
 }
 
-func content(n int, seed byte) []byte {
-	bytes := make([]byte, n)
-	for i := range bytes {
-		bytes[i] = byte(i>>8)*31 + byte(i)*7 + seed
-	}
-	return bytes
-}
+func content(n int, seed byte) []byte { return noise(n, uint32(seed)) }
 
 func newWorld(t *testing.T, b *bench, state int) *world {
 	t.Helper()
@@ -217,33 +224,10 @@ func (w *world) add(n int, seed byte) uint32 {
 
 func (w *world) write(index uint32, bytes []byte) {
 	w.t.Helper()
-	host, pointer := simcuda.Bytes(w.t, len(bytes))
+	host, pointer := soft.Bytes(w.t, len(bytes))
 	copy(host, bytes)
 	require.NoError(w.t, w.device.CopyFromHost(index, 0, pointer, uint64(len(bytes)), gomem.Wait{}))
 	w.contents[index] = bytes
-}
-
-// alien allocates memory as a host framework does.
-func (w *world) alien(n uint64) uint64 {
-	w.t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	w.host.Must("cuCtxPushCurrent_v2", w.host.Ask("cuDevicePrimaryCtxRetain", 0))
-	address := w.host.Ask("cuMemAlloc_v2", n)
-	w.host.Ask("cuCtxPopCurrent_v2")
-	w.host.Must("cuDevicePrimaryCtxRelease_v2", 0)
-	return address
-}
-
-// freeAlien frees it.
-func (w *world) freeAlien(address uint64) {
-	w.t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	w.host.Must("cuCtxPushCurrent_v2", w.host.Ask("cuDevicePrimaryCtxRetain", 0))
-	w.host.Must("cuMemFree_v2", address)
-	w.host.Ask("cuCtxPopCurrent_v2")
-	w.host.Must("cuDevicePrimaryCtxRelease_v2", 0)
 }
 
 // dropTarget lets go of the target, in whatever state it is.
@@ -260,15 +244,13 @@ func (w *world) dropTarget() {
 func (w *world) checkContents() {
 	w.t.Helper()
 	for index, want := range w.contents {
-		host, pointer := simcuda.Bytes(w.t, len(want))
+		host, pointer := soft.Bytes(w.t, len(want))
 		require.NoError(w.t, w.device.CopyToHost(index, 0, pointer, uint64(len(want)), gomem.Wait{}))
 		if doubt, some := w.unsure[index]; some {
 			copy(host[doubt.from:doubt.to], want[doubt.from:doubt.to])
 		}
-		for i := range want {
-			if host[i] != want[i] {
-				w.t.Fatalf("buffer %d: byte %d is %d instead of %d", index, i, host[i], want[i])
-			}
+		if !bytes.Equal(host, want) {
+			w.t.Fatalf("buffer %d has not what was written there", index)
 		}
 	}
 }
@@ -299,7 +281,7 @@ func (w *world) clear() {
 		w.device.Drop(index)
 	}
 	if w.foreign != 0 {
-		w.freeAlien(w.foreign)
+		w.host.free(w.foreign)
 	}
 	_, _, err := w.device.SetBudget(-1, false, gomem.Wait{})
 	require.NoError(w.t, err)
@@ -309,7 +291,7 @@ func (w *world) clear() {
 	require.NoError(w.t, w.device.Check())
 	used, _ := w.pool.Bytes()
 	assert.Zero(w.t, used, "host memory of copies")
-	for _, figure := range []string{"live", "reserved"} {
+	for _, figure := range []string{"live.1", "reserved.1"} {
 		value, err := w.software.Get(figure)
 		require.NoError(w.t, err)
 		assert.Zero(w.t, value, figure)

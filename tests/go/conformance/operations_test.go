@@ -1,4 +1,4 @@
-package faults
+package conformance
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tack-memory/tack-memory/gomem"
-	"github.com/tack-memory/tack-memory/tests/go/simcuda"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
 // operation is one call of the core on the world's target. It keeps the world's account of contents true, also when it fails.
@@ -53,8 +53,12 @@ func (w *world) filled(pattern []byte) error {
 	return w.wrote(from, bytes, w.device.Fill(w.target, from, pattern, n, gomem.Wait{}))
 }
 
+// settled waits until what was freed is back: what an operation finds does not depend on how far the device is.
+func settled(w *world) { require.NoError(w.t, w.device.Synchronize()) }
+
 // fillDevice makes the device so full that the next allocation of `size` needs the ladder.
 func fillDevice(w *world) {
+	settled(w)
 	for {
 		info, err := w.device.Info(true)
 		require.NoError(w.t, err)
@@ -119,14 +123,14 @@ var operations = []operation{
 	{name: "Spill", run: func(w *world) error { _, err := w.device.Spill(w.target, gomem.Wait{}); return err }},
 	{name: "SpillAll", run: func(w *world) error { _, err := w.device.SpillAll(gomem.Wait{}); return err }, others: true},
 	{name: "RestoreAll", run: func(w *world) error { return w.device.RestoreAll(gomem.Wait{}) }, others: true},
-	{name: "MakeRoom", run: func(w *world) error { _, err := w.device.MakeRoom(2*size, gomem.AllocateOptions{}); return err }, others: true},
+	{name: "MakeRoom", prepare: settled, run: func(w *world) error { _, err := w.device.MakeRoom(2*size, gomem.AllocateOptions{}); return err }, others: true},
 	{name: "SetBudget", run: func(w *world) error { _, _, err := w.device.SetBudget(1, false, gomem.Wait{}); return err }, others: true},
 	{name: "CopyToHost", run: func(w *world) error {
-		_, pointer := simcuda.Bytes(w.t, size)
+		_, pointer := soft.Bytes(w.t, size)
 		return w.device.CopyToHost(w.target, 0, pointer, size, gomem.Wait{})
 	}},
 	{name: "CopyFromHost", run: func(w *world) error {
-		host, pointer := simcuda.Bytes(w.t, 1000)
+		host, pointer := soft.Bytes(w.t, 1000)
 		copy(host, content(1000, 77))
 		return w.wrote(500, host, w.device.CopyFromHost(w.target, 500, pointer, 1000, gomem.Wait{}))
 	}},
@@ -169,12 +173,12 @@ var operations = []operation{
 		}
 		return err
 	}},
-	{name: "Adopt", prepare: func(w *world) { w.foreign = w.alien(size) }, run: func(w *world) error {
+	{name: "Adopt", prepare: func(w *world) { w.foreign = w.host.allocate(size) }, run: func(w *world) error {
 		token, err := w.device.Reserve(size, gomem.AllocateOptions{})
 		if err != nil {
 			return err
 		}
-		index, err := w.device.Adopt(w.foreign, size, gomem.AdoptOptions{How: gomem.HowCUDA, Token: token})
+		index, err := w.device.Adopt(w.foreign, size, gomem.AdoptOptions{How: w.plain, Token: token})
 		if err == nil {
 			w.foreign = 0
 			w.contents[index], w.unsure[index] = make([]byte, size), span{0, size}

@@ -1,0 +1,49 @@
+"""Memory that a host framework allocates and frees by itself, on devices that never spill: it is counted, and nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+import tack_memory
+from tack_memory import memory_info
+
+NBYTES = 1 << 20
+
+
+def test_it_is_counted_while_the_buffer_lives_and_never_freed() -> None:
+    memory = ctypes.create_string_buffer(b"the host's own", NBYTES)
+    before = memory_info("cpu")
+    with tack_memory.memory_peak("cpu") as peak:
+        buffer = tack_memory.adopt(ctypes.addressof(memory), NBYTES, "cpu", how="host", label="array")
+        during = memory_info("cpu")
+        assert (during.in_use, during.spilled) == (before.in_use + NBYTES, 0)
+        assert buffer.device_ptr == ctypes.addressof(memory) and buffer.state == "resident"
+        assert bytes(buffer.copy_to_host(nbytes=14)) == b"the host's own"
+        buffer.copy_from_host(b"THE", offset=0)
+        assert buffer.spill() == 0
+        buffer.free()
+    assert peak.delta == NBYTES
+    assert memory_info("cpu").in_use == before.in_use
+    assert memory.value == b"THE host's own", "whoever allocated it still has it"
+
+
+def test_what_is_counted_already_is_not_counted_again() -> None:
+    memory = ctypes.create_string_buffer(NBYTES)
+    buffer = tack_memory.adopt(ctypes.addressof(memory), NBYTES, "cpu", how="host")
+    before = memory_info("cpu")
+    with pytest.raises(ValueError, match="overlap"):
+        tack_memory.adopt(ctypes.addressof(memory) + 10, 10, "cpu", how="host")
+    assert memory_info("cpu") == before
+    view = tack_memory.wrap(ctypes.addressof(memory) + 10, 10, "cpu", memory)
+    assert view.base is buffer
+    buffer.free()
+
+
+def test_a_device_that_spills_refuses_it() -> None:
+    own = tack_memory.allocate(NBYTES, "sim:0")
+    before = memory_info("sim:0")
+    with pytest.raises(ValueError, match="host framework"):
+        tack_memory.adopt(own.device_ptr + (1 << 40), NBYTES, "sim:0", how="host")
+    assert memory_info("sim:0") == before
