@@ -1,6 +1,9 @@
 # Every target does its own set-up, in .venv. Another Python: make PY=python3.12 test. Commands shown: make V=1 build
 PY ?= python3
 ARGS ?=
+DEVICE ?=
+# The Python tests run in two processes, a file in one of them. One process: make test-py PARALLEL=
+PARALLEL ?= -n 2 --dist loadfile
 VPY := .venv/bin/python
 # Runs a command in the build's environment: Go (of PATH, or PyPI's), the C compiler, Python.h
 IN := $(VPY) buildsystem/toolchain.py
@@ -11,9 +14,9 @@ export V
 help:
 	@echo "make develop       make the virtual environment .venv, with the package importable from this checkout"
 	@echo "make build         bring the native part up to date, after a change of Go or C"
-	@echo "make demo          the main job, without and with budgets (ARGS=--help lists its options)"
+	@echo "make demo          the main job, without and with budgets (DEVICE=sim-hip:0: there; ARGS=--help lists its options)"
 	@echo "make test          test-go and test-py"
-	@echo "make test-gpu      the tests that need a real CUDA device"
+	@echo "make test-gpu      the tests on real devices; writes bench/RESULTS-gpu.md (without a GPU it says so)"
 	@echo "make test-clients  other people's CUDA packages over the software driver"
 	@echo "make bench         the benchmarks; writes bench/RESULTS.md"
 	@echo "make model         check the model of the protocol"
@@ -32,23 +35,24 @@ build: setup
 	@$(VPY) buildsystem/native.py --inplace
 
 demo: build
-	@$(VPY) examples/sweep.py $(ARGS)
+	@$(VPY) examples/sweep.py $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 test: test-go test-py
 
+# With TACK_MEMORY_FETCH_HEADERS=1 the vendors' own headers are fetched, and all tables compared with them; else that is skipped where they are not there.
 test-go: setup
+	$(if $(filter 1,$(TACK_MEMORY_FETCH_HEADERS)),$(MAKE) --no-print-directory -C backends/softdriver headers PYTHON=$(abspath $(VPY)))
+	@$(MAKE) --no-print-directory -C backends/softdriver OUT=$(abspath build/softdriver/test-go)
 	$(IN) go vet -tags invariants ./...
-	$(IN) go test -race -timeout 30m -tags invariants ./...
+	TACK_MEMORY_TEST_SIM_FOLDER=$(abspath build/softdriver/test-go) $(IN) go test -race -timeout 30m -tags invariants ./...
 
 test-py: build
-	$(VPY) -m pytest -q $(ARGS)
+	$(VPY) -m pytest -q $(PARALLEL) $(ARGS)
 
 test-gpu: build
-	@$(VPY) -c "import sys, tack_memory as t; any(d.startswith('cuda:') for d in t.devices()) or sys.exit( \
-		'tack-memory: make test-gpu needs a CUDA device, and none works here: see .venv/bin/python -m tack_memory doctor')"
-	$(VPY) -m pytest -q -m gpu $(ARGS)
+	@$(VPY) tests/gpu/run.py $(ARGS)
 
-test-clients: setup
+test-clients: build
 	PY=$(PY) tests/clients/run $(ARGS)
 
 bench: build
@@ -61,7 +65,7 @@ model: setup
 race: build
 	@$(VPY) buildsystem/native.py --sanitizer race --interpreter build/race/python
 	rm -f build/race/report.*
-	TM_PYTHON=$(abspath $(VPY)) GORACE=log_path=$(abspath build/race/report) build/race/python -m pytest -q $(ARGS) \
+	TM_PYTHON=$(abspath $(VPY)) GORACE=log_path=$(abspath build/race/report) build/race/python -m pytest -q $(PARALLEL) $(ARGS) \
 		|| { code=$$?; cat build/race/report.* 2>/dev/null; exit $$code; }
 
 # On the C half, and on Go's uses of C memory.
@@ -69,7 +73,7 @@ asan: setup
 	rm -rf build/asan && mkdir -p build/asan && cp -r python/tack_memory build/asan/
 	@$(VPY) buildsystem/native.py --sanitizer asan --destination build/asan/tack_memory/_native
 	PYTHONPATH=$(abspath build/asan) LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-		$(VPY) -m pytest -q $(ARGS)
+		$(VPY) -m pytest -q $(PARALLEL) $(ARGS)
 
 lint: setup
 	$(IN) buildsystem/lint

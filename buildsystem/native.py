@@ -1,4 +1,4 @@
-"""Builds what the package cannot have as source: the extension and the software CUDA driver.
+"""Builds what the package cannot have as source: the extension and the software drivers.
 
 The extension is one shared object with one Go runtime: gopy's module _tm and the C module _fast (bindings/fast).
 Used by the Makefile (``python buildsystem/native.py --inplace``) and by the wheel hook.
@@ -25,7 +25,7 @@ from toolchain import ROOT, environment, fail, run
 
 NATIVE = ROOT / "python" / "tack_memory" / "_native"
 EXTENSION = f"_tm{sysconfig.get_config_var('EXT_SUFFIX')}"
-SOFT_CUDA = "libtack_memory_simcuda.so"
+SOFT_DRIVERS = "libtack_memory_sim*.so"
 
 
 def version() -> str:
@@ -91,14 +91,14 @@ def inputs(env: dict[str, str], *options: object) -> str:
     return digest.hexdigest()
 
 
-def soft_cuda(env: dict[str, str]) -> Path:
-    """The software CUDA driver, by its own Makefile."""
+def soft_drivers(env: dict[str, str]) -> list[Path]:
+    """The software drivers, by their own Makefile."""
     out = ROOT / "build" / "softdriver"
     out.mkdir(parents=True, exist_ok=True)
     # Without its -Werror: a compiler that is newer than we know may warn of more.
     command = ["make", "--no-print-directory", "-C", str(ROOT / "backends" / "softdriver"), f"OUT={out}", "WARNINGS=-Wall -Wextra", "CFLAGS=-O2"]
-    run("build the software CUDA driver", *command, env=env)
-    return out / SOFT_CUDA
+    run("build the software drivers", *command, env=env)
+    return sorted(out.glob(SOFT_DRIVERS))
 
 
 def build(destination: Path, sanitizer: str = "", strip: bool = True) -> list[Path]:
@@ -111,7 +111,7 @@ def build(destination: Path, sanitizer: str = "", strip: bool = True) -> list[Pa
         if not (extension.exists() and stamp.exists() and stamp.read_text() == now):
             link(generated, extension, env, sanitizer, strip)
             stamp.write_text(now)
-        made = [extension, soft_cuda(env), *(generated / name for name in PYTHON_FILES)]
+        made = [extension, *soft_drivers(env), *(generated / name for name in PYTHON_FILES)]
         return [install(f, destination / f.name) for f in made]
 
 
@@ -119,6 +119,7 @@ PYTHON_MAIN = """package main
 
 /*
 #include <Python.h>
+#include <signal.h>
 #include <unistd.h>
 extern PyObject *PyInit__tm(void), *PyInit__fast(void);
 // Runs as the virtual environment's python, whose path is in TM_PYTHON, but names this file as sys.executable, so that the processes
@@ -127,6 +128,7 @@ static int python_main(int argc, char **argv) {
 	char *as = getenv("TM_PYTHON"), here[4096];
 	ssize_t n = readlink("/proc/self/exe", here, sizeof here);
 	if (as) argv[0] = as; // the prefix is found by it
+	signal(SIGINT, SIG_DFL); // a Go program handles it; Python takes Ctrl-C for its own only where nobody does
 	PyImport_AppendInittab("tack_memory._native._tm", PyInit__tm);
 	PyImport_AppendInittab("tack_memory._native._fast", PyInit__fast);
 	PyConfig config;
@@ -183,7 +185,7 @@ def build_interpreter(out: Path, sanitizer: str) -> None:
         env["CGO_LDFLAGS"] = shlex.join([f"-L{place}", f"-Wl,-rpath,{place}", f"-lpython{library}"])
         link(package, out, env, sanitizer, executable=True)
         # The package's folder has the other files that it needs.
-        for made in [soft_cuda(env), *(package / name for name in PYTHON_FILES)]:
+        for made in [*soft_drivers(env), *(package / name for name in PYTHON_FILES)]:
             install(made, NATIVE / made.name)
 
 

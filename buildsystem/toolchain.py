@@ -99,7 +99,7 @@ def environment() -> dict[str, str]:
     env.setdefault("GOTOOLCHAIN", "local")
     env.setdefault("CC", c_compiler())
     env.setdefault("GOWORK", "off")  # a go.work in a folder above is not ours
-    env["CGO_ENABLED"] = "1"
+    env.setdefault("CGO_ENABLED", "1")  # a check for another system sets 0
     # The interpreter's own flags come first: the user's CGO_CFLAGS may name another Python.
     env["CGO_CFLAGS"] = shlex.join(["-O2", "-g", "-std=gnu17", "-fvisibility=hidden", *python_includes()]) + " " + env.get("CGO_CFLAGS", "")
     if not env.get("HOME"):  # go wants a place for its caches
