@@ -78,7 +78,7 @@ func (d *Device) unpin(r *Record) {
 }
 
 // Copy copies nbytes from one buffer of this device to another (or the same; overlap as memmove). It makes both resident, except
-// where both are spilled: then it copies on the host.
+// where both are spilled: then it copies on the host, and where it is cancelled meanwhile a part is copied.
 func (d *Device) Copy(destination uint32, destinationOffset uint64, source uint32, sourceOffset uint64, nbytes uint64, w Wait) (err error) {
 	defer d.guard(&err)
 	if err := d.refusal(); err != nil {
@@ -101,10 +101,10 @@ func (d *Device) Copy(destination uint32, destinationOffset uint64, source uint3
 		if to.is(Spilled) && from.is(Spilled) {
 			d.use(to)
 			d.use(from)
-			CopyMemory(unsafe.Add(d.registry.cold(destination).host.Pointer(), destinationOffset),
-				unsafe.Add(d.registry.cold(source).host.Pointer(), sourceOffset), nbytes)
+			err := copyMemoryUntil(unsafe.Add(d.registry.cold(destination).host.Pointer(), destinationOffset),
+				unsafe.Add(d.registry.cold(source).host.Pointer(), sourceOffset), nbytes, w.Cancel)
 			d.unlockMoving()
-			return nil
+			return err
 		}
 		d.unlockMoving()
 	}

@@ -483,3 +483,19 @@ func TestCloseRefusesWhileBuffersLive(t *testing.T) {
 	b.has(x, uint64(x))
 	b.drop(x)
 }
+
+// A driver that cannot be closed now can be closed later.
+func TestCloseCanBeRepeatedAfterTheDriverFailed(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	b.drop(b.allocate(kib))
+	for range 2 {
+		b.driver.Fail(fakedriver.Close, 1, b.driver.Error(fakedriver.Close, nil))
+		var refused *gomem.DriverError
+		require.ErrorAs(t, b.Close(), &refused)
+		require.NoError(t, b.Check())
+	}
+	b.drop(b.allocate(kib)) // the device is as it was
+	require.NoError(t, b.Close())
+	require.NoError(t, b.Close(), "there is nothing left to do")
+	require.Equal(t, 3, b.driver.Calls(fakedriver.Close))
+}

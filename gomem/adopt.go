@@ -1,6 +1,8 @@
 package gomem
 
 import (
+	"cmp"
+	"errors"
 	"sync"
 	"sync/atomic"
 )
@@ -19,6 +21,24 @@ type tokenTable struct {
 // fail without it (Overcommitter). They count as reserved until the token is given to Adopt or Unreserve. Errors as for Allocate.
 func (d *Device) Reserve(nbytes uint64, o AllocateOptions) (token uint64, err error) {
 	defer d.guard(&err)
+	return d.promise(nbytes, o, d.roomForHost)
+}
+
+// ReserveToAdopt makes room within the budget for memory that is on the device already and is about to be adopted, or says why it will not be. It is the
+// part of an adoption that may take long and can be cancelled: Adopt with its token waits for no lock. Who can be cancelled needs the two steps, since an
+// adoption cannot be undone: another call may spill the memory at once, and then it would come back to the caller at another address. Errors as for Adopt.
+func (d *Device) ReserveToAdopt(address, nbytes uint64, how How, o AllocateOptions) (token uint64, err error) {
+	defer d.guard(&err)
+	if err := d.adoptable(address, nbytes, how, o.Unmovable); err != nil {
+		return 0, err
+	}
+	o.there = true
+	// No driver is asked for room on the device: its figures count memory that is there, which must not count twice.
+	return d.promise(nbytes, o, func(uint64, AllocateOptions) error { return nil })
+}
+
+// promise reserves nbytes within the budget, and what else there must be room in.
+func (d *Device) promise(nbytes uint64, o AllocateOptions, roomElsewhere func(uint64, AllocateOptions) error) (token uint64, err error) {
 	if err := d.refusal(); err != nil {
 		return 0, err
 	}
@@ -28,7 +48,7 @@ func (d *Device) Reserve(nbytes uint64, o AllocateOptions) (token uint64, err er
 	if err := d.reserveRoom(int64(nbytes), o); err != nil {
 		return 0, err
 	}
-	if err := d.roomForHost(nbytes, o); err != nil {
+	if err := roomElsewhere(nbytes, o); err != nil {
 		d.unreserve(int64(nbytes))
 		return 0, err
 	}
@@ -44,6 +64,9 @@ func (d *Device) Reserve(nbytes uint64, o AllocateOptions) (token uint64, err er
 }
 
 func (d *Device) reserveRoom(nbytes int64, o AllocateOptions) error {
+	if o.Collected {
+		d.garbageCollected()
+	}
 	d.drain()
 	if d.quickReserve(nbytes) {
 		return nil
@@ -51,6 +74,11 @@ func (d *Device) reserveRoom(nbytes int64, o AllocateOptions) error {
 	err := d.slowly(o.Wait, nbytes, func() error {
 		if err := d.neverFitsLocked(nbytes); err != nil {
 			return err
+		}
+		if !o.there {
+			if err := d.neverAtOnceLocked(uint64(nbytes)); err != nil {
+				return err
+			}
 		}
 		if o.HasHelper && !o.Collected && d.collectDueLocked(nbytes) {
 			return ErrCollect
@@ -81,42 +109,25 @@ func (d *Device) Unreserve(token uint64) { d.unreserve(d.takeToken(token)) }
 type AdoptOptions struct {
 	Wait
 	How       How    // the call that allocated it, and so the one that frees it
-	Stream    uint64 // orders its free; 0: the device's stream
-	Token     uint64 // from Reserve; 0: none. It is used up, also at an error
+	Stream    uint64 // what is queued there now comes before what we do; 0: the device's. It is not used after Adopt: its owner may end it
+	Token     uint64 // from Reserve or ReserveToAdopt; 0: none. It is used up, also at an error
 	Unmovable bool
 	Reason    uint32 // Intern
 	Label     uint32 // Intern
 	Origin    uint32 // Intern
 }
 
-// Adopt takes over device memory. Errors: *OverlapError when it is ours already or overlaps ours, *HowError when this device cannot free
-// what that call allocated, *MemoryError under a strict budget, the driver's; the caller keeps the memory then.
+// Adopt takes over device memory. With a token of as many bytes it waits for no lock. Errors: *OverlapError when it is ours already or overlaps ours,
+// *HowError when this device cannot free what that call allocated, *MemoryError under a strict budget, the driver's; the caller keeps the memory then.
 func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, err error) {
 	defer d.guard(&err)
 	reserved := d.takeToken(o.Token)
-	if err := d.refusal(); err != nil {
+	if err := d.adoptable(address, nbytes, o.How, o.Unmovable); err != nil {
 		d.unreserve(reserved)
 		return 0, err
 	}
-	if o.How == HowDriver || !d.driver.CanFree(o.How) {
-		d.unreserve(reserved)
-		return 0, &HowError{Device: d.name, How: o.How}
-	}
-	// Before room is made: that may spill the very buffer that the memory overlaps, and then nothing would show the mistake.
-	if err := d.Overlapping(address, nbytes); err != nil {
-		d.unreserve(reserved)
-		return 0, err
-	}
-	if nbytes > maxSize || address+nbytes < address {
-		d.unreserve(reserved)
-		return 0, d.memoryError(ReasonTooLarge, figure(nbytes), nil)
-	}
-	d.books.lock()
-	d.books.Reserved -= reserved
-	ok := d.books.reserveLocked(int64(nbytes))
-	d.books.unlock()
-	if !ok {
-		if err := d.reserveRoom(int64(nbytes), AllocateOptions{Wait: o.Wait}); err != nil {
+	if !d.keepRoom(reserved, int64(nbytes)) {
+		if err := d.reserveRoom(int64(nbytes), AllocateOptions{Wait: o.Wait, there: true}); err != nil {
 			return 0, err
 		}
 	}
@@ -132,7 +143,69 @@ func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, er
 		d.unreserve(int64(nbytes))
 		return 0, err
 	}
-	return d.build(address, nbytes, AllocateOptions{Unmovable: o.Unmovable, Reason: o.Reason, Label: o.Label, Origin: o.Origin}, o.How, o.Stream)
+	block := Block{Address: address, Bytes: nbytes, How: o.How}
+	if err := d.tellAdopted(block); err != nil {
+		d.unreserve(int64(nbytes))
+		return 0, err
+	}
+	index, err = d.build(address, nbytes, AllocateOptions{Unmovable: o.Unmovable, Reason: o.Reason, Label: o.Label, Origin: o.Origin}, o.How)
+	if err != nil {
+		d.tellDisowned(block)
+	}
+	return index, err
+}
+
+// tellAdopted tells a driver that wants to know of memory that becomes ours. What the host frees never reaches a driver.
+func (d *Device) tellAdopted(block Block) error {
+	driver, told := d.driver.(Adopter)
+	if !told || block.Bytes == 0 || block.How == HowHost {
+		return nil
+	}
+	err := driver.Adopt(block)
+	if errors.Is(err, ErrInvalidHandle) {
+		return &HowError{Device: d.name, How: block.How, Cause: err}
+	}
+	return d.driverFault(err)
+}
+
+// tellDisowned tells a driver that wants to know of memory that is no longer ours, and was not freed.
+func (d *Device) tellDisowned(block Block) {
+	if driver, told := d.driver.(Disowner); told && block.Bytes > 0 && block.How != HowHost {
+		driver.Disown(block)
+	}
+}
+
+// adoptable is why this memory can never be adopted; nil: it can. It is asked before room is made for it: that may spill the very buffer that it overlaps,
+// and then nothing would show the mistake.
+func (d *Device) adoptable(address, nbytes uint64, how How, unmovable bool) error {
+	if err := d.refusal(); err != nil {
+		return err
+	}
+	switch {
+	case how == HowHost && (unmovable || !d.movable): // nothing is ever freed here
+	case how == HowDriver, how == HowHost, !d.driver.CanFree(how):
+		return &HowError{Device: d.name, How: how}
+	}
+	if err := d.Overlapping(address, nbytes); err != nil {
+		return err
+	}
+	if nbytes > maxSize || address+nbytes < address {
+		return d.memoryError(ReasonTooLarge, figure(nbytes), nil)
+	}
+	return nil
+}
+
+// keepRoom makes a reservation one of nbytes, and says whether the budget lets it. One that is large enough is not asked for again: a soft budget may have
+// given way to it, or may have been lowered since.
+func (d *Device) keepRoom(reserved, nbytes int64) bool {
+	d.books.lock()
+	defer d.books.unlock()
+	if nbytes <= reserved {
+		d.books.Reserved -= reserved - nbytes
+		return true
+	}
+	d.books.Reserved -= reserved
+	return d.books.reserveLocked(nbytes)
 }
 
 // Overlapping is an *OverlapError when a buffer on the device shares bytes with the range.
@@ -172,6 +245,13 @@ func (d *Device) Find(address, nbytes uint64) (index uint32, offset uint64, foun
 // Disown is the opposite of Adopt: it makes the buffer resident, forgets it, and returns its address; the caller owns the memory. A held
 // buffer gives a *BusyError.
 func (d *Device) Disown(index uint32, w Wait) (address uint64, err error) {
+	return d.DisownIf(index, w, func() bool { return true })
+}
+
+// DisownIf is Disown for a caller that can be cancelled until the last step, and must have the address after it. It may wait for as long as any other
+// call; when nothing is left that could fail or wait, and before anything has changed but that the buffer is resident, it asks `now`, with locks held:
+// false ends it with ErrNotNow.
+func (d *Device) DisownIf(index uint32, w Wait, now func() bool) (address uint64, err error) {
 	defer d.guard(&err)
 	if err := d.unusable(); err != nil {
 		return 0, err
@@ -199,10 +279,12 @@ func (d *Device) Disown(index uint32, w Wait) (address uint64, err error) {
 			r.transition(Spilling, Resident)
 			return &BusyError{Device: d.name, Bytes: r.Size, Holds: d.Holds(index)}
 		}
-		address = r.Address
-		if driver, told := d.driver.(Disowner); told && r.Size > 0 && c.how == HowDriver {
-			driver.Disown(address, r.Size)
+		if w.Cancel.cancelled() || !now() {
+			r.transition(Spilling, Resident)
+			return cmp.Or(w.Cancel.err(), ErrNotNow)
 		}
+		address = r.Address
+		d.tellDisowned(Block{Address: address, Bytes: r.Size, How: c.how})
 		d.letGo(r)
 		c.device = false // nothing to free
 		d.retireLocked(r)

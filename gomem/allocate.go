@@ -20,6 +20,8 @@ type AllocateOptions struct {
 	HasHelper bool // the caller can collect garbage and empty the host's caches: ErrCollect and ErrRelieve may be returned
 	Collected bool // garbage was collected for this request
 	Relieved  bool // garbage was collected and the host's caches emptied for this request
+
+	there bool // the memory is on the device already: only the budget has to have room for it
 }
 
 var zero = []byte{0}
@@ -40,13 +42,16 @@ func (d *Device) Allocate(nbytes uint64, o AllocateOptions) (index uint32, err e
 		return 0, d.memoryError(ReasonTooLarge, figure(nbytes), nil)
 	}
 	if nbytes == 0 {
-		return d.build(0, 0, o, HowDriver, 0)
+		return d.build(0, 0, o, HowDriver)
+	}
+	if o.Collected {
+		d.garbageCollected()
 	}
 	d.drain() // what was dropped is given back before more is asked for
 	if d.quickReserve(int64(nbytes)) {
 		address, err := d.driverAllocate(nbytes)
 		if err == nil {
-			return d.build(address, nbytes, o, HowDriver, 0)
+			return d.build(address, nbytes, o, HowDriver)
 		}
 		d.unreserve(int64(nbytes))
 		if !errors.Is(err, ErrOutOfMemory) && !errors.Is(err, ErrTooLarge) {
@@ -72,6 +77,9 @@ func (d *Device) allocateSlowly(nbytes uint64, o AllocateOptions) (index uint32,
 		if err := d.neverFitsLocked(int64(nbytes)); err != nil {
 			return err
 		}
+		if err := d.neverAtOnceLocked(nbytes); err != nil {
+			return err
+		}
 		if o.HasHelper && !o.Collected && !o.Relieved && d.collectDueLocked(int64(nbytes)) {
 			return ErrCollect
 		}
@@ -88,20 +96,7 @@ func (d *Device) allocateSlowly(nbytes uint64, o AllocateOptions) (index uint32,
 		d.verify()
 		return 0, err
 	}
-	return d.build(address, nbytes, o, HowDriver, 0)
-}
-
-// collectDueLocked reports whether the budget would spill for nbytes while garbage may hold buffers: a collection is asked for at most once
-// per quarter of the budget newly allocated, so that dropped cycles are not copied out, and a full device does not collect all the time.
-func (d *Device) collectDueLocked(nbytes int64) bool {
-	b := d.books
-	b.lock()
-	defer b.unlock()
-	if b.Budget < 0 || b.InUse+b.Reserved+nbytes <= b.Budget || d.collectedAt >= 0 && d.bornBytes-d.collectedAt < b.Budget/4 {
-		return false
-	}
-	d.collectedAt = d.bornBytes
-	return true
+	return d.build(address, nbytes, o, HowDriver)
 }
 
 // reliefDueLocked reports whether emptying the host's caches may help: not again until something was allocated.
@@ -118,22 +113,22 @@ func (d *Device) reliefDueLocked() bool {
 
 // build turns reserved device memory into a buffer. It is invisible to spilling until it is complete (model: new.build). At an error the
 // device memory is given back if it is ours (how == HowDriver; adopted memory stays the caller's) and the reservation ends.
-func (d *Device) build(address, nbytes uint64, o AllocateOptions, how How, stream uint64) (index uint32, err error) {
+func (d *Device) build(address, nbytes uint64, o AllocateOptions, how How) (index uint32, err error) {
 	giveUp := func(err error) (uint32, error) {
 		if nbytes > 0 {
 			if how == HowDriver {
-				d.unmake(int64(nbytes))
 				if freeErr := d.driver.Free(Block{Address: address, Bytes: nbytes}); freeErr != nil {
-					d.freeFaults.Add(1)
+					d.unfreed.Add(int64(nbytes))
 					err = errors.Join(err, d.driverFault(freeErr))
 				}
+				d.unmake(int64(nbytes)) // afterwards, so that they are in some figure all the time
 			} else {
 				d.unreserve(int64(nbytes))
 			}
 		}
 		return 0, err
 	}
-	r, c, err := d.registry.take(cold{how: how, stream: stream, label: o.Label, origin: o.Origin, reason: o.Reason, unmovable: o.Unmovable, device: nbytes > 0})
+	r, c, err := d.registry.take(cold{how: how, label: o.Label, origin: o.Origin, reason: o.Reason, unmovable: o.Unmovable, device: nbytes > 0})
 	if err != nil {
 		return giveUp(err)
 	}
@@ -178,79 +173,6 @@ func (d *Device) commitNew(r *Record, c *cold, how How) {
 	if !built {
 		panic(fmt.Sprintf("gomem: %s: a building record changed under its builder", d.name))
 	}
-}
-
-// MakeRoom is for a host framework whose own allocation of nbytes failed: it gives at least as much back to the driver, or all that can be, and
-// returns how much that was; 0 means that nothing is left. What was dropped goes first, then what the host's caches (ErrRelieve) and the driver's
-// release, and only what is missing then is spilled, in order of last use. Errors as for Allocate.
-func (d *Device) MakeRoom(nbytes uint64, o AllocateOptions) (freed uint64, err error) {
-	defer d.guard(&err)
-	if err := d.unusable(); err != nil {
-		return 0, err
-	}
-	var spilled, released uint64
-	drainedBefore := d.drainedNow() // what is drained from now on makes room, whoever drains it
-	first := true
-	err = d.slowly(o.Wait, figure(nbytes), func() error {
-		if o.HasHelper && !o.Relieved && d.reliefDueLocked() {
-			d.freeAtRelief = d.driverFree()
-			return ErrRelieve
-		}
-		if first {
-			first = false
-			before := d.freeAtRelief // of this request, if it has just been relieved
-			if d.freeAtRelief = Unknown; !o.Relieved || before == Unknown {
-				before = d.driverFree()
-			}
-			if err := d.settleLocked(); err != nil {
-				return err
-			}
-			if before != Unknown {
-				released = uint64(max(0, d.driverFree()-before))
-			}
-		}
-		freed = max(uint64(d.drainedNow()-drainedBefore), released) + spilled
-		if freed < nbytes {
-			room, err := d.spillBytesLocked(nbytes-freed, o.Wait, !o.Nested)
-			spilled += room.freed
-			freed += room.freed
-			switch {
-			case err != nil:
-				return err
-			case freed == 0 && room.awaited > 0:
-				return errAwait
-			case freed == 0 && room.refused != nil:
-				return d.memoryErrorLocked(ReasonHost, figure(nbytes), room.refused)
-			}
-		}
-		return d.settleLocked() // the host's allocator may be another pool: what was freed has to be back at the driver
-	})
-	d.verify()
-	return freed, err
-}
-
-func (d *Device) drainedNow() int64 {
-	d.books.lock()
-	defer d.books.unlock()
-	return d.drained
-}
-
-// settleLocked waits for the device, so that deferred frees complete, and empties the driver's cache.
-func (d *Device) settleLocked() error {
-	if err := d.driver.Synchronize(); err != nil {
-		return d.driverFault(err)
-	}
-	_, err := d.driver.Trim()
-	return d.driverFault(err)
-}
-
-// driverFree is how much device memory the driver says is free; Unknown where it does not say.
-func (d *Device) driverFree() int64 {
-	memory, err := d.driver.Memory()
-	if err != nil {
-		return Unknown // only used to spill less; the next call that needs the driver meets its error
-	}
-	return memory.Free
 }
 
 // figure is a size as errors report it.

@@ -27,7 +27,7 @@ var registerBarrier = sync.OnceValue(func() bool {
 })
 
 // processBarrier makes the plain stores that other threads of this process made before it visible to what the caller reads after it,
-// and the caller's earlier stores visible to them. It takes some microseconds at most; call it once for a batch of victims.
+// and the caller's earlier stores visible to them. It takes some microseconds at most, which the copy of a victim hides.
 // Where registerBarrier said false it does nothing: both sides then use atomic operations.
 func processBarrier() {
 	if !registerBarrier() {

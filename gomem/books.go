@@ -158,6 +158,7 @@ type Info struct {
 	Books
 	Live          int64 // buffers alive
 	DriverPending int64 // given to the driver's deferred free, not back yet; PendingFree does not contain it
+	Unfreed       int64 // bytes that the driver failed to free so far: they are in no other figure, and a notice said why
 	HostCopies    int64 // bytes of host memory that hold spilled contents, of all devices that share the pool
 	HostPooled    int64 // bytes of host memory kept warm
 	Driver        DriverMemory
@@ -172,6 +173,7 @@ func (d *Device) Info(askDriver bool) (info Info, err error) {
 	info.Books = d.books.copyLocked()
 	d.books.unlock()
 	info.Live = info.AllocateCount - info.FreeCount
+	info.Unfreed = d.Unfreed()
 	info.HostCopies, info.HostPooled = d.pool.Bytes()
 	info.Driver = DriverMemory{Unknown, Unknown, Unknown, Unknown, Unknown}
 	if d.broken.Load() != nil {

@@ -63,11 +63,11 @@ var refusals = map[string]func(w *faultWorld) error{
 	"Join":        func(w *faultWorld) error { return w.Join(3, 0) },
 	"ForeignToHost": func(w *faultWorld) error {
 		var got byte
-		return w.ForeignToHost(unsafe.Pointer(&got), 1<<40, 1)
+		return w.ForeignToHost(unsafe.Pointer(&got), 1<<40, 1, gomem.Wait{})
 	},
 	"ForeignFromHost": func(w *faultWorld) error {
 		var given byte
-		return w.ForeignFromHost(1<<40, unsafe.Pointer(&given), 1)
+		return w.ForeignFromHost(1<<40, unsafe.Pointer(&given), 1, gomem.Wait{})
 	},
 	"ForeignFill": func(w *faultWorld) error { return w.ForeignFill(1<<40, []byte{1}, 1) },
 	"ForeignCopy": func(w *faultWorld) error { return w.ForeignCopy(1<<40, 1<<41, 1) },

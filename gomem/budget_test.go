@@ -110,3 +110,89 @@ func TestSoftAndStrictBudget(t *testing.T) {
 	require.EqualValues(t, 2, b.info().OverBudgetCount)
 	b.drop(x, y)
 }
+
+// A budget of 0 bytes is one, not none: whatever is not held goes as soon as anything else needs device memory, and nothing is refused.
+func TestBudgetOfNothingSpillsAllThatIsNotInUse(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	b.budget(0, false)
+	require.Zero(t, b.info().Budget)
+	var buffers []uint32
+	for i := range 4 {
+		buffers = append(buffers, b.allocate(uint64(10+i)*kib))
+		for j, index := range buffers {
+			require.Equal(t, j == i, b.state(index) == gomem.Resident, "after allocation %d", i)
+		}
+	}
+	b.use(buffers[1])
+	require.Equal(t, gomem.Spilled, b.state(buffers[3]), "a restore is a need, too")
+	require.EqualValues(t, 11*kib, b.info().InUse)
+	empty := b.allocate(0)
+	require.Equal(t, gomem.Resident, b.state(buffers[1]), "no bytes need no room")
+
+	over := b.info().OverBudgetCount
+	launch := []uint32{buffers[0], buffers[1], buffers[2], empty}
+	_, err := b.lane.enter(launch, gomem.Wait{})
+	require.NoError(t, err)
+	for _, index := range launch {
+		require.Equal(t, gomem.Resident, b.state(index))
+	}
+	require.EqualValues(t, 33*kib, b.info().InUse)
+	require.EqualValues(t, over+2, b.info().OverBudgetCount, "two rises, both above the budget")
+	inside, err := b.Allocate(5*kib, gomem.AllocateOptions{Wait: nested})
+	require.NoError(t, err)
+	require.EqualValues(t, 38*kib, b.info().InUse, "what the launch has stays")
+	b.drop(inside)
+	b.lane.leave(launch)
+	require.EqualValues(t, 33*kib, b.info().InUse, "it may stay until the next need")
+
+	token, err := b.Reserve(kib, gomem.AllocateOptions{HasHelper: true}) // no collection of garbage could make it fit, so none is asked for
+	require.NoError(t, err)
+	require.Zero(t, b.info().InUse)
+	b.Unreserve(token)
+	last, err := b.Allocate(kib, gomem.AllocateOptions{HasHelper: true})
+	require.NoError(t, err)
+	release := b.export(buffers[0])
+	b.use(buffers[2])
+	require.Equal(t, gomem.Resident, b.state(buffers[0]))
+	require.Equal(t, gomem.Spilled, b.state(last))
+	release()
+	previous, strict, err := b.SetBudget(-1, false, gomem.Wait{})
+	require.NoError(t, err)
+	require.Zero(t, previous)
+	require.False(t, strict)
+	_, _, err = b.SetBudget(0, false, gomem.Wait{})
+	require.NoError(t, err)
+	require.Zero(t, b.info().InUse, "setting it spills at once")
+	for _, index := range buffers {
+		b.has(index, uint64(index))
+	}
+	b.drop(buffers...)
+	b.drop(empty, last)
+}
+
+// What was held when a soft budget was passed goes when somebody says so; nothing that is held is waited for, and the driver's cache stays.
+func TestSpillToBudgetSpillsWhatIsHeldNoLonger(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	held, other := b.allocate(40*kib), b.allocate(30*kib)
+	pass := []uint32{held}
+	require.NoError(t, b.Admit(pass, gomem.Wait{}))
+	freed, err := b.SpillToBudget(gomem.Wait{})
+	require.NoError(t, err)
+	require.Zero(t, freed, "there is no budget")
+	b.budget(10*kib, false)
+	require.EqualValues(t, 40*kib, b.info().InUse)
+
+	freed, err = b.SpillToBudget(gomem.Wait{})
+	require.NoError(t, err)
+	require.Zero(t, freed, "it is held")
+	b.Discharge(pass)
+	freed, err = b.SpillToBudget(gomem.Wait{})
+	require.NoError(t, err)
+	require.EqualValues(t, 40*kib, freed)
+	require.Zero(t, b.info().InUse)
+	require.Zero(t, b.driver.Calls(fakedriver.Trim)+b.driver.Calls(fakedriver.Synchronize))
+	freed, err = b.SpillToBudget(gomem.Wait{})
+	require.NoError(t, err)
+	require.Zero(t, freed)
+	b.drop(held, other)
+}

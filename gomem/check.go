@@ -53,7 +53,7 @@ func (d *Device) checkLocked() error {
 		if c.book != wantBook {
 			wrong("buffer %d (%v, dropped %v) is in book %d, not %d", r.Index, state, dropped, c.book, wantBook)
 		}
-		if c.device != onDevice {
+		if c.device != onDevice && !(dropped && state == Spilling) { // dropped while it was spilled: freed already, and on its way to the drop list
 			wrong("buffer %d (%v) has device memory: %v", r.Index, state, c.device)
 		}
 		if (c.host.Address != 0) != onHost {
@@ -69,6 +69,12 @@ func (d *Device) checkLocked() error {
 	}
 	if pending != b.PendingFree {
 		wrong("pending_free is %d, the dropped buffers have %d", b.PendingFree, pending)
+	}
+	if d.leaving != 0 {
+		wrong("%d bytes are on their way back to the driver while nobody moves memory", d.leaving)
+	}
+	if d.made < 0 || d.made > b.Reserved {
+		wrong("%d bytes of %d reserved ones are made by the driver", d.made, b.Reserved)
 	}
 	if n := b.AllocateCount - b.FreeCount; n != live {
 		wrong("%d buffers made and not freed, %d are there", n, live)

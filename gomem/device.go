@@ -3,7 +3,6 @@ package gomem
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -37,7 +36,9 @@ type Device struct {
 	registry registry
 
 	overcommits Overcommitter // the driver, if it is one; else nil (room.go)
+	reaper      Reaper        // the driver, if it is one; else nil (reap.go)
 	made        int64         // of Books.Reserved: what the driver makes or has made; only with overcommits. Guarded by the books' lock
+	leaving     int64         // bytes that have left the books and that the driver has not got back yet. Guarded by the books' lock
 
 	turnstile fifoLock // first come, first served: who may wait for others' launches (admit.go)
 	moving    fifoLock // held by whoever moves or frees memory of this device
@@ -55,24 +56,24 @@ type Device struct {
 	wake    chan struct{} // capacity 1: something that the waiting launch waits for may have ended
 	maxWait atomic.Int64  // nanoseconds
 
-	// When help is due (allocate.go). bornBytes is guarded by books, the others by moving.
-	bornBytes   int64 // bytes of all buffers ever made
-	collectedAt int64 // bornBytes when garbage was last asked for because of the budget; -1: never
-	relievedAt  int64 // Books.AllocateCount when relief was last asked for because the device was full; -1: never
+	// When help is due.
+	bornBytes  int64   // bytes of all buffers ever made; guarded by books
+	garbage    garbage // guarded by books
+	relievedAt int64   // Books.AllocateCount when relief was last asked for because the device was full; -1: never. Guarded by moving
 
-	drained      int64 // bytes of dropped buffers given back to the driver so far; guarded by books
-	freeAtRelief int64 // what the driver said was free when MakeRoom asked for relief last; Unknown: not asked since, or no answer. Guarded by moving
+	drained int64     // bytes of dropped buffers given back to the driver so far; guarded by books
+	relief  roomStart // of the call of MakeRoom that asked for relief last; guarded by moving
 
-	total      atomic.Int64 // the driver's total, or Unknown while it was not told
-	freeFaults atomic.Int64 // driver frees that failed; the memory counts as gone
-	lost       atomic.Pointer[LostError]
-	broken     atomic.Pointer[BrokenError]
-	stopped    chan struct{} // closed when the device breaks
-	notices    Notices
+	total   atomic.Int64 // the driver's total, or Unknown while it was not told
+	unfreed atomic.Int64 // bytes that the driver failed to free; they count as gone
+	lost    atomic.Pointer[LostError]
+	broken  atomic.Pointer[BrokenError]
+	stopped chan struct{} // closed when the device breaks
+	notices Notices
 
-	ended     stayLog    // what left the device since the peaks of watched scopes
-	events    *eventRing // guarded by books; nil: off
-	closeOnce sync.Once
+	ended  stayLog    // what left the device since the peaks of watched scopes
+	events *eventRing // guarded by books; nil: off
+	closed bool       // guarded by moving
 }
 
 // NewDevice opens a device over a driver. The device owns the driver from now on: Close closes it.
@@ -83,8 +84,9 @@ func NewDevice(driver Driver, options Options) (*Device, error) {
 	}
 	registerBarrier()
 	d := &Device{driver: driver, name: driver.Name(), pool: options.Pool, movable: options.Movable, check: options.Check,
-		books: (*Books)(memory), wake: make(chan struct{}, 1), stopped: make(chan struct{}), collectedAt: -1, relievedAt: -1, freeAtRelief: Unknown}
+		books: (*Books)(memory), wake: make(chan struct{}, 1), stopped: make(chan struct{}), garbage: garbage{askedAt: -1, clock: time.Now}, relievedAt: -1}
 	d.overcommits, _ = driver.(Overcommitter)
+	d.reaper, _ = driver.(Reaper)
 	if d.pool == nil {
 		d.pool = NewHostPool()
 	}
@@ -190,22 +192,26 @@ func (d *Device) noteLocked(kind EventKind, index uint32, nbytes int64, began ti
 }
 
 // Close ends the device: it frees what was dropped, closes the driver and gives back the records. It fails, and changes nothing, while
-// buffers are alive.
+// buffers are alive. Where the driver fails to close, nothing but the driver has changed, and Close can be called again: what keeps a driver from
+// closing (work or a capture of the host's that still runs) mostly ends. After it succeeded, it does nothing.
 func (d *Device) Close() (err error) {
 	defer d.guard(&err)
 	return d.whileNothingMoves(func() error {
+		if d.closed {
+			return nil
+		}
 		d.books.lock()
 		live := d.books.AllocateCount - d.books.FreeCount
 		d.books.unlock()
 		if live > 0 {
 			return fmt.Errorf("%s: cannot be closed while %d buffers are alive", d.name, live)
 		}
-		var err error
-		d.closeOnce.Do(func() {
-			err = d.driver.Close()
-			d.registry.close()
-		})
-		return err
+		if err := d.driver.Close(); err != nil {
+			return d.driverFault(err)
+		}
+		d.closed = true
+		d.registry.close()
+		return nil
 	})
 }
 
@@ -222,6 +228,12 @@ func (d *Device) learnTotal() int64 {
 	return memory.Total
 }
 
+// TotalChanged tells that the device has another capacity from now on. Only simulated devices have that, while nothing is allocated on them.
+func (d *Device) TotalChanged() {
+	d.total.Store(Unknown)
+	d.learnTotal()
+}
+
 // driverFault turns a driver's error into ours. A lost device is remembered.
 func (d *Device) driverFault(err error) error {
 	if err == nil {
@@ -235,26 +247,30 @@ func (d *Device) driverFault(err error) error {
 	return err
 }
 
-// freeDeviceLocked gives a buffer's device memory back to the driver. A failed free is logged and counted: the program has let go of the
-// memory, there is nobody to tell and nothing to undo.
-func (d *Device) freeDeviceLocked(r *Record, c *cold) {
+// freeDeviceLocked gives a buffer's device memory back to the driver, and returns how many bytes it has got. A failed free is counted (Info.Unfreed)
+// and a notice: no call can be told of it, since nothing can be undone.
+func (d *Device) freeDeviceLocked(r *Record, c *cold) (freed uint64) {
 	c.device = false
-	err := d.driver.Free(Block{Address: r.Address, Bytes: r.Size, How: c.how, Stream: c.stream})
-	c.how, c.stream = HowDriver, 0 // what a restore allocates is the driver's own
-	if err == nil {
-		return
+	if c.how == HowHost {
+		return 0 // its host does
 	}
-	d.freeFaults.Add(1)
+	err := d.driver.Free(Block{Address: r.Address, Bytes: r.Size, How: c.how})
+	c.how = HowDriver // what a restore allocates is the driver's own
+	if err == nil {
+		return r.Size
+	}
+	d.unfreed.Add(int64(r.Size))
 	if d.lost.Load() == nil { // on a lost device every free fails, and whoever uses it next is told
 		d.notices.add(LevelError, "%s: the driver failed to free %d bytes of device memory: %v", d.name, r.Size, d.driverFault(err))
 	}
+	return 0
 }
 
 // Notices are what happened on this device that nobody's call could be told of.
 func (d *Device) Notices() *Notices { return &d.notices }
 
-// FreeFaults is how many of the driver's frees failed so far.
-func (d *Device) FreeFaults() int64 { return d.freeFaults.Load() }
+// Unfreed is the bytes that the driver failed to free so far.
+func (d *Device) Unfreed() int64 { return d.unfreed.Load() }
 
 // verify checks the books after an operation when the device was made with Check. Wrong books break the device.
 func (d *Device) verify() {

@@ -10,6 +10,7 @@
 //
 //	turnstile   one slow launch or allocation at a time may wait for others (admit.go)
 //	moving      one a device: whoever moves or frees memory of the device (fifolock.go)
+//	stays       one reader at a time of what has left the device since the peaks of watched scopes (stays.go)
 //	registry, holds, addresses, pool   short, inside their own files
 //	books       leaf lock in shared memory, some nanoseconds (books.go)
 //

@@ -22,8 +22,8 @@ type Driver interface {
 	// freeing can (more than the device has).
 	Allocate(nbytes uint64) (address uint64, err error)
 
-	// Free gives memory back once all work queued before is done with it, on block.Stream and on the device's, with the call that matches
-	// block.How. It does not wait for the device. Where the vendor has no stream-ordered free, the driver keeps a list: PendingFree counts it, Synchronize ends it.
+	// Free gives memory back once all work queued on the device's stream before is done with it, with the call that matches block.How. It does not
+	// wait for the device, except where the vendor's call does so and much is to be freed. Where the vendor has no stream-ordered free, the driver keeps a list: PendingFree counts it, Synchronize ends it.
 	// After an error the memory counts as gone, except when the error wraps ErrLost.
 	Free(block Block) error
 
@@ -64,15 +64,30 @@ type Driver interface {
 // before each allocation.
 type Overcommitter interface {
 	Driver
-	// Room is how many bytes may still be allocated while `live` bytes of the core's are there: in use (adopted ones too), or dropped and not given to
-	// Free yet. What was given to Free and is not back, the driver counts itself. It reads figures and changes nothing.
-	Room(live uint64) (nbytes uint64, err error)
+	// Room is how many bytes may still be allocated while `live` bytes of the core's are there: in use (adopted ones too), or not given to Free yet
+	// (while Free runs, they may be in both). What was given to Free and is not back, the driver counts itself. The error wraps ErrTooLarge where one allocation of nbytes can
+	// never be, whatever is freed. It reads figures and changes nothing.
+	Room(live, nbytes uint64) (room uint64, err error)
 }
 
-// Disowner is a Driver that keeps account of the blocks that it has made. It is told of one that becomes somebody else's (Device.Disown): whoever has it
-// frees it by the vendor's own call, and its address may come back as another block.
+// Adopter is a Driver that is told of memory that becomes ours (Device.Adopt), and ends with Free or Disown. It refuses what it could neither move nor
+// free, with an error that wraps ErrInvalidHandle where that is the caller's mistake.
+type Adopter interface {
+	Adopt(block Block) error
+}
+
+// Disowner is a Driver that keeps account of blocks. It is told of one that becomes somebody else's (Device.Disown): whoever has it frees it by the
+// vendor's own call, and its address may come back as another block.
 type Disowner interface {
-	Disown(address, nbytes uint64)
+	Disown(block Block)
+}
+
+// Reaper is a Driver that keeps what was given to Free until the device is done with it (PendingFree). It can look by itself, so that a program that has
+// gone idle keeps no memory from others.
+type Reaper interface {
+	// Reap gives back, without waiting, what the device is done with. waits: some of it still waits, and it is worth while to look again later. What
+	// could not be freed stays for Synchronize, which reports it. While the device's stream is captured nothing is given back. It starts no device.
+	Reap() (waits bool, err error)
 }
 
 // How says which vendor call made a block, and so which one frees it.
@@ -86,7 +101,7 @@ const (
 	HowHIP           // hipMalloc
 	HowHIPAsync      // hipMallocAsync
 	HowLevelZero     // zeMemAllocDevice
-	HowHost          // the host framework's own way, which frees it, too: only counted here (devices that never spill)
+	HowHost          // the host framework's own way, which frees it, too: only counted here, so it must be unmovable where memory is spilled. Never reaches a driver's Free
 )
 
 var howNames = [...]string{"the driver itself", "cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice", "the host framework"}
@@ -104,7 +119,6 @@ type Block struct {
 	Address uint64
 	Bytes   uint64
 	How     How
-	Stream  uint64 // the stream that orders its free; 0: the device's
 }
 
 // Unknown is a figure that the driver does not give.

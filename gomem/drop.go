@@ -126,27 +126,31 @@ func (d *Device) drainLocked() {
 // who remember the record (the batch of victims, the address index) that the buffer is gone.
 func (d *Device) retireLocked(r *Record) {
 	c := d.registry.cold(r.Index)
-	onDevice := c.device // else it was disowned, or spilled
-	if onDevice {
-		d.freeDeviceLocked(r, c)
-	}
+	d.giveBackLocked(r, c)
 	if c.host.Address != 0 {
 		d.pool.Put(c.host)
 		c.host = HostBlock{}
-	}
-	if c.pending {
-		c.pending = false
-		d.books.lock()
-		d.books.PendingFree -= int64(r.Size)
-		if onDevice {
-			d.drained += int64(r.Size)
-		}
-		d.books.unlock()
 	}
 	atomic.AddUint32(&r.Generation, 1)
 	atomic.StoreUint32(&r.Word, uint32(Free))
 	d.registry.put(r.Index)
 	d.wakeWaiter()
+}
+
+// giveBackLocked frees the device memory of a dropped buffer, if it has any (it may be spilled, or disowned), and returns how many bytes the driver has
+// got back.
+func (d *Device) giveBackLocked(r *Record, c *cold) (freed uint64) {
+	if c.device {
+		freed = d.freeDeviceLocked(r, c)
+	}
+	if c.pending {
+		c.pending = false
+		d.books.lock()
+		d.books.PendingFree -= int64(r.Size)
+		d.drained += int64(freed)
+		d.books.unlock()
+	}
+	return freed
 }
 
 // lockMoving takes the moving lock and drains. It fails only when cancelled, and on a broken device.

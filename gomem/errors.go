@@ -16,6 +16,8 @@ var (
 	ErrCollect = errors.New("collect garbage and ask again")
 	// ErrRelieve: the device is full. Collect garbage, empty the host framework's caches, and ask again with Relieved (or Helped).
 	ErrRelieve = errors.New("empty the host's caches and ask again")
+	// ErrNotNow: the caller did not let DisownIf take its last step. Nothing has changed.
+	ErrNotNow = errors.New("not now")
 	// ErrFreed: the buffer was freed.
 	ErrFreed = errors.New("the buffer was freed")
 )
@@ -112,13 +114,23 @@ func (e *OverlapError) Error() string {
 		e.OtherAddress, e.OtherAddress+e.OtherBytes)
 }
 
-// HowError says that memory given to Adopt was allocated by a call whose counterpart this device does not have; nothing changed.
+// HowError says that memory given to Adopt was allocated by a call whose counterpart this device does not have, or must not call; nothing changed.
 type HowError struct {
 	Device string
 	How    How
+	Cause  error // why the driver refused just this memory; nil: the call says it all
 }
 
+func (e *HowError) Unwrap() error { return e.Cause }
+
 func (e *HowError) Error() string {
+	if e.Cause != nil {
+		return fmt.Sprintf("%s cannot adopt this memory of %v: %v", e.Device, e.How, e.Cause)
+	}
+	if e.How == HowHost {
+		return fmt.Sprintf("%s may spill memory, which frees it, and memory that %v frees itself must stay: it can be adopted only as unmovable (movable=False)",
+			e.Device, e.How)
+	}
 	return fmt.Sprintf("%s cannot free memory allocated by %v, so it cannot be adopted", e.Device, e.How)
 }
 

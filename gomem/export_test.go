@@ -1,6 +1,9 @@
 package gomem
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // What the tests of the core (package gomem_test, because package fakedriver imports this one) need to see of its inside.
 
@@ -89,4 +92,33 @@ func (d *Device) SkipToLastChoice() {
 	d.moving.lock(nil)
 	d.victims.choice = math.MaxUint32
 	d.unlockMoving()
+}
+
+// LetGoUnlisted does the first half of LetGo, as if its thread lost the processor there, and returns the other half.
+func (d *Device) LetGoUnlisted(index uint32) (list func()) {
+	r := d.registry.record(index)
+	d.letGo(r)
+	return func() { d.pushDrop(r) }
+}
+
+// RoomNow is how much may still be allocated on a device that over-commits, as the core sees it.
+func (d *Device) RoomNow() uint64 {
+	room, _, err := d.room(0)
+	if err != nil {
+		panic(err)
+	}
+	return room
+}
+
+// The bounds of collections.
+const (
+	CollectFloor = collectFloor
+	CollectShare = collectShare
+)
+
+// SetClock replaces the clock by which collections are measured.
+func (d *Device) SetClock(clock func() time.Time) {
+	d.books.lock()
+	d.garbage.clock = clock
+	d.books.unlock()
 }

@@ -56,21 +56,21 @@ func (d *Device) SetStream(context, stream uint64) (err error) {
 }
 
 // ForeignToHost copies device memory that is not ours to the host; at return it is there.
-func (d *Device) ForeignToHost(host unsafe.Pointer, address, nbytes uint64) (err error) {
+func (d *Device) ForeignToHost(host unsafe.Pointer, address, nbytes uint64, w Wait) (err error) {
 	defer d.guard(&err)
 	if err := d.unusable(); err != nil {
 		return err
 	}
-	return d.driverFault(d.driver.CopyOut(host, address, nbytes))
+	return d.copyOut(host, address, nbytes, w.Cancel)
 }
 
-// ForeignFromHost copies host memory to device memory that is not ours.
-func (d *Device) ForeignFromHost(address uint64, host unsafe.Pointer, nbytes uint64) (err error) {
+// ForeignFromHost copies host memory to device memory that is not ours. A cancelled copy has written a part.
+func (d *Device) ForeignFromHost(address uint64, host unsafe.Pointer, nbytes uint64, w Wait) (err error) {
 	defer d.guard(&err)
 	if err := d.unusable(); err != nil {
 		return err
 	}
-	return d.driverFault(d.driver.CopyIn(address, host, nbytes))
+	return d.copyIn(address, host, nbytes, w.Cancel)
 }
 
 // ForeignFill repeats pattern (1 to 16 bytes) over device memory that is not ours.

@@ -17,11 +17,15 @@ func TestForeignMemoryIsReadAndWrittenAndNotCounted(t *testing.T) {
 	require.NoError(t, err)
 	given, got := [4]byte{1, 2, 3, 4}, [8]byte{}
 	require.NoError(t, b.ForeignFill(address, []byte{9}, 8))
-	require.NoError(t, b.ForeignFromHost(address, unsafe.Pointer(&given), 4))
+	require.NoError(t, b.ForeignFromHost(address, unsafe.Pointer(&given), 4, gomem.Wait{}))
 	require.NoError(t, b.ForeignCopy(address+3, address, 4))
-	require.NoError(t, b.ForeignToHost(unsafe.Pointer(&got), address, 8))
+	require.NoError(t, b.ForeignToHost(unsafe.Pointer(&got), address, 8, gomem.Wait{}))
 	require.Equal(t, [8]byte{1, 2, 3, 1, 2, 3, 4, 9}, got)
 	require.Zero(t, b.info().InUse)
+	stopped := gomem.Wait{Cancel: new(gomem.Cancel)}
+	stopped.Cancel.Cancel()
+	require.ErrorIs(t, b.ForeignToHost(unsafe.Pointer(&got), address, 8, stopped), gomem.ErrCancelled)
+	require.ErrorIs(t, b.ForeignFromHost(address, unsafe.Pointer(&given), 4, stopped), gomem.ErrCancelled)
 	require.NoError(t, b.driver.Free(gomem.Block{Address: address, Bytes: 8}))
 }
 
@@ -29,8 +33,8 @@ func TestForeignMemoryIsReadAndWrittenAndNotCounted(t *testing.T) {
 func TestLostDeviceIsFoundByForeignAccessToo(t *testing.T) {
 	var memory [1]byte
 	for name, access := range map[string]func(b *bench) error{
-		"read":  func(b *bench) error { return b.ForeignToHost(unsafe.Pointer(&memory), 1<<40, 1) },
-		"write": func(b *bench) error { return b.ForeignFromHost(1<<40, unsafe.Pointer(&memory), 1) },
+		"read":  func(b *bench) error { return b.ForeignToHost(unsafe.Pointer(&memory), 1<<40, 1, gomem.Wait{}) },
+		"write": func(b *bench) error { return b.ForeignFromHost(1<<40, unsafe.Pointer(&memory), 1, gomem.Wait{}) },
 		"fill":  func(b *bench) error { return b.ForeignFill(1<<40, []byte{1}, 1) },
 		"copy":  func(b *bench) error { return b.ForeignCopy(1<<40, 1<<41, 1) },
 		"join":  func(b *bench) error { return b.Join(3, 0) },

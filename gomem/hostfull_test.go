@@ -112,6 +112,27 @@ func TestRefusedCopyIsNotWaitedFor(t *testing.T) {
 	b.drop(large, running[0], small[0], more)
 }
 
+// The same where nothing was refused before it: the only buffer that could make room is in a launch, and its copy has no place.
+func TestLaunchWhoseBuffersHaveNoPlaceInHostMemoryIsNotWaitedFor(t *testing.T) {
+	b := open(t, fakedriver.Options{Capacity: 40 * kib}, func(o *gomem.Options) { o.MaxWait = time.Hour })
+	running := []uint32{b.allocate(10 * kib), b.allocate(10 * kib), b.allocate(10 * kib)}
+	_, err := b.lane.enter(running, gomem.Wait{})
+	require.NoError(t, err)
+	b.pool.SetLimit(5 * kib)
+	soon(t, "a request that waiting cannot help", func() {
+		_, err = b.Allocate(39*kib, gomem.AllocateOptions{})
+	})
+	var full *gomem.MemoryError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, gomem.ReasonHost, full.Reason)
+	var host *gomem.HostMemoryError
+	require.ErrorAs(t, err, &host)
+	require.EqualValues(t, 5*kib, host.Limit)
+	require.False(t, b.Waiting())
+	b.lane.leave(running)
+	b.drop(running...)
+}
+
 // SpillAll goes on behind what was refused, and its error has real figures.
 func TestSpillAllSpillsWhatHasAPlace(t *testing.T) {
 	b := open(t, fakedriver.Options{})

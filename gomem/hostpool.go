@@ -101,7 +101,7 @@ func newHostPool(available func() (int64, bool), now func() time.Time) *HostPool
 // refuses; then nothing changed, except that idle memory may have been given back.
 func (p *HostPool) Get(nbytes uint64) (HostBlock, error) {
 	if nbytes > math.MaxInt64/2 {
-		return HostBlock{}, &HostMemoryError{Requested: int64(min(nbytes, math.MaxInt64)), Limit: Unknown, Used: Unknown, Available: Unknown}
+		return HostBlock{}, &HostMemoryError{Requested: figure(nbytes), Limit: Unknown, Used: Unknown, Available: Unknown}
 	}
 	limit, fault := p.rules()
 	if fault != nil {
@@ -152,6 +152,17 @@ func (p *HostPool) getFromChunk(nbytes uint64, class int, size uint64, limit int
 		p.pooled -= int64(size)
 	}
 	return p.handedOutLocked(block, size), nil
+}
+
+// refusal is the error of a Get of nbytes, or of as much in parts, where the limit is sure to refuse it now, whatever idle memory is given back. nil: try.
+func (p *HostPool) refusal(nbytes uint64) *HostMemoryError {
+	p.lock()
+	defer p.unlock()
+	limit := p.limitLocked()
+	if nbytes <= math.MaxInt64/2 && p.used+int64(nbytes) <= limit {
+		return nil
+	}
+	return p.refusedLocked(nbytes, limit)
 }
 
 // chunkLocked returns a chunk of this class that has a block to give, or nil, and by how much taking a block there or from a new chunk makes used +
@@ -345,12 +356,12 @@ func (p *HostPool) limitLocked() int64 {
 	return p.measuredLimit
 }
 
-func (p *HostPool) refusedLocked(nbytes uint64, limit int64) error {
+func (p *HostPool) refusedLocked(nbytes uint64, limit int64) *HostMemoryError {
 	left := p.measuredLeft
 	if p.limit >= 0 {
 		left = Unknown // nobody asked
 	}
-	return &HostMemoryError{Requested: int64(nbytes), Limit: limit, Used: p.used, Available: left}
+	return &HostMemoryError{Requested: figure(nbytes), Limit: limit, Used: p.used, Available: left}
 }
 
 func (p *HostPool) handedOutLocked(memory unsafe.Pointer, size uint64) HostBlock {

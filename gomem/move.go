@@ -21,17 +21,25 @@ func (r *Record) held() bool {
 	return atomic.LoadUint32(&r.Admitted) != 0 || atomic.LoadUint32(&r.Launches) != 0 || atomic.LoadUint32(&r.Pins) != 0
 }
 
-// spillLocked moves one buffer to host memory and frees its device memory. held: something keeps it on the device, nothing changed. freed
-// is 0 when it was dropped or is not on the device any more. At an error the buffer is as it was.
+// moved is what a spill of one buffer did.
+type moved struct {
+	held    bool   // something keeps it on the device: nothing changed
+	left    uint64 // bytes that are in use no more
+	freed   uint64 // of these, what the driver has got back: less where its free failed
+	dropped bool   // the program let go of it while it was copied out
+}
+
+// spillLocked moves one buffer to host memory and frees its device memory. At an error the buffer is as it was. Where the program lets go of it
+// meanwhile, its device memory is freed here all the same, and the drain does the rest: room is wanted now, and the drop may not be on the list yet.
 //
 // A buffer that was already in state Spilling when the call began is marked for the holder of the turnstile: it stays marked if it is held.
-func (d *Device) spillLocked(r *Record, w Wait) (freed uint64, held bool, err error) {
+func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 	if r.held() {
-		return 0, true, nil // a look that may be wrong the other way round only: it saves the barrier for what is held for long
+		return moved{held: true}, nil // a look that may be wrong the other way round only: it saves the barrier for what is held for long
 	}
 	ours := r.transition(Resident, Spilling) // model: spill.mark
 	if !ours && !r.is(Spilling) {
-		return 0, false, nil
+		return moved{}, nil
 	}
 	putBack := func() {
 		if ours {
@@ -41,37 +49,42 @@ func (d *Device) spillLocked(r *Record, w Wait) (freed uint64, held bool, err er
 	processBarrier() // model: spill.barrier
 	if r.held() {    // model: spill.check
 		putBack()
-		return 0, true, nil
+		return moved{held: true}, nil
 	}
 	c, n, began := d.registry.cold(r.Index), r.Size, time.Now()
 	host, err := d.pool.Get(n)
 	if err != nil {
 		putBack()
-		return 0, false, err
+		return moved{}, err
 	}
 	if err := d.copyOut(host.Pointer(), r.Address, n, w.Cancel); err != nil { // model: spill.copy
 		d.pool.Put(host)
 		putBack()
-		return 0, false, err
+		return moved{}, err
 	}
-	c.host = host
-	if !d.commitSpillLocked(r, c, began) {
-		return 0, false, nil // dropped meanwhile: the drain frees both copies
+	m.left = n
+	if d.commitSpillLocked(r, c, host, began) {
+		m.freed = d.freeDeviceLocked(r, c) // model: spill.free
+		d.leave(-int64(n))
+	} else {
+		d.pool.Put(host)
+		m.freed, m.dropped = d.giveBackLocked(r, c), true
 	}
-	d.freeDeviceLocked(r, c) // model: spill.free
 	d.wakeWaiter()
-	return n, false, nil
+	return m, nil
 }
 
 // commitSpillLocked makes the host copy the true one, together with the books (model: spill.commit). False: it was dropped meanwhile.
-func (d *Device) commitSpillLocked(r *Record, c *cold, began time.Time) (done bool) {
+func (d *Device) commitSpillLocked(r *Record, c *cold, host HostBlock, began time.Time) (done bool) {
 	b, n := d.books, int64(r.Size)
 	b.lock()
 	defer b.unlock()
 	if !r.transition(Spilling, Spilled) {
 		return false
 	}
+	c.host = host
 	d.leftLocked(r, c)
+	d.leaving += n
 	c.book = bookSpilled
 	b.Spilled += n
 	b.SpillCount++
@@ -80,17 +93,26 @@ func (d *Device) commitSpillLocked(r *Record, c *cold, began time.Time) (done bo
 	return true
 }
 
-// room is what spillBytesLocked could do.
+// leave counts bytes that have left the books and that the driver has not got back yet; less than 0: it has got them.
+func (d *Device) leave(nbytes int64) {
+	d.books.lock()
+	defer d.books.unlock()
+	d.leaving += nbytes
+}
+
+// room is what spillBytesLocked could do. Whether it made progress is told by left: each round has fewer bytes to spill.
 type room struct {
-	freed   uint64           // bytes that left the device
+	left    uint64           // bytes that are in use no more
+	freed   uint64           // of these, what the driver has got back
+	dropped uint64           // of freed: of buffers that the program let go of meanwhile (they are in Device.drained)
 	awaited uint64           // bytes of buffers that were marked, to be waited for
 	refused *HostMemoryError // not nil: host memory was refused for the copy of at least one buffer, which stays where it is
 
 	full refusedSizes
 }
 
-// spillBytesLocked spills in order of last use until nbytes are freed or nothing is left that can move. A buffer whose copy the host has no memory
-// for is passed over, and smaller ones go instead. With mark, what is missing then is covered, if it can be, by marking buffers that
+// spillBytesLocked spills in order of last use until nbytes have left the device or nothing is left that can move. A buffer whose copy the host has
+// no memory for is passed over, and smaller ones go instead. With mark, what is missing then is covered, if it can be, by marking buffers that
 // launches or holds of others keep: awaited is their size, they stay in state Spilling so that no new launch takes them, and the caller
 // waits for them (awaitMarked). Only the holder of the turnstile may mark. At an error, room says what was done before.
 func (d *Device) spillBytesLocked(nbytes uint64, w Wait, mark bool) (room room, err error) {
@@ -98,7 +120,7 @@ func (d *Device) spillBytesLocked(nbytes uint64, w Wait, mark bool) (room room, 
 		return room, nil
 	}
 	defer d.doneChoosingLocked()
-	for room.freed < nbytes {
+	for room.left < nbytes {
 		if w.Cancel.cancelled() {
 			return room, ErrCancelled
 		}
@@ -110,8 +132,8 @@ func (d *Device) spillBytesLocked(nbytes uint64, w Wait, mark bool) (room room, 
 			d.passLocked(r)
 			continue
 		}
-		n, held, err := d.spillLocked(r, w)
-		if err != nil || held {
+		m, err := d.spillLocked(r, w)
+		if err != nil || m.held {
 			d.passLocked(r)
 		}
 		if errors.As(err, &room.refused) {
@@ -121,15 +143,20 @@ func (d *Device) spillBytesLocked(nbytes uint64, w Wait, mark bool) (room room, 
 		if err != nil {
 			return room, err
 		}
-		if _, dropped := StateOf(r.word()); dropped {
-			n = r.Size // while it was copied out: that made room, too; its books have fallen, and the next drain frees it
-		}
-		room.freed += n
+		room.add(m)
 	}
-	if mark && room.freed < nbytes {
+	if mark && room.left < nbytes {
 		d.markLocked(nbytes, &room)
 	}
 	return room, nil
+}
+
+func (o *room) add(m moved) {
+	o.left += m.left
+	o.freed += m.freed
+	if m.dropped {
+		o.dropped += m.freed
+	}
 }
 
 // markLocked marks what was passed over for the holder of the turnstile, until it would cover nbytes.
@@ -139,13 +166,17 @@ func (d *Device) markLocked(nbytes uint64, room *room) {
 		if r.Generation != c.generation || d.stays(r) || slices.Contains(d.admitting, c.index) || room.full.has(r.Size) {
 			continue // exports are not waited for, nor what has no place in host memory, and the launch under way does not wait for itself
 		}
+		if refused := d.pool.refusal(room.awaited + r.Size); refused != nil {
+			room.refused = refused // its copy would have no place beside those of the others that are waited for
+			continue
+		}
 		if r.transition(Resident, Spilling) {
 			d.marked = append(d.marked, c)
 		} else if !r.is(Spilling) {
 			continue
 		}
 		room.awaited += r.Size
-		if room.freed+room.awaited >= nbytes {
+		if room.left+room.awaited >= nbytes {
 			return
 		}
 	}
@@ -173,11 +204,16 @@ func (d *Device) restoreLocked(r *Record, w Wait) error {
 	}
 	c := d.registry.cold(r.Index)
 	atomic.StoreUint64(&r.Address, address)
-	c.device, c.how, c.stream = true, HowDriver, 0
-	d.countRestoreLocked(r, c)
+	c.device, c.how = true, HowDriver
+	if !d.countRestoreLocked(r, c) {
+		return nil // dropped: the drain frees both copies
+	}
 	if err := d.copyIn(address, c.host.Pointer(), r.Size, w.Cancel); err != nil { // model: restore.copy
-		d.uncountRestoreLocked(r, c)
+		left := d.uncountRestoreLocked(r, c)
 		d.freeDeviceLocked(r, c)
+		if left {
+			d.leave(-int64(r.Size))
+		}
 		r.transition(Restoring, Spilled)
 		return err
 	}
@@ -190,16 +226,18 @@ func (d *Device) restoreLocked(r *Record, w Wait) error {
 	return nil
 }
 
-// countRestoreLocked moves a restoring buffer's bytes in the books, once the driver has given it memory. One that was dropped is in none: the drain frees
-// both copies.
-func (d *Device) countRestoreLocked(r *Record, c *cold) {
+// countRestoreLocked moves a restoring buffer's bytes in the books, once the driver has given it memory. False: it was dropped meanwhile, and that
+// memory waits to be given back.
+func (d *Device) countRestoreLocked(r *Record, c *cold) (done bool) {
 	b, n := d.books, int64(r.Size)
 	b.lock()
 	defer b.unlock()
 	b.Reserved -= n
 	d.madeLocked(n)
 	if c.book != bookSpilled {
-		return
+		b.PendingFree += n
+		c.pending = true
+		return false
 	}
 	b.Spilled -= n
 	b.RestoredBytes += n
@@ -207,20 +245,23 @@ func (d *Device) countRestoreLocked(r *Record, c *cold) {
 	b.Sequence++
 	c.book, c.entered = bookInUse, b.Sequence
 	b.raisedLocked()
+	return true
 }
 
-// uncountRestoreLocked takes countRestoreLocked back: the copy failed.
-func (d *Device) uncountRestoreLocked(r *Record, c *cold) {
+// uncountRestoreLocked takes countRestoreLocked back: the copy failed. False: it was dropped meanwhile, and its bytes are pending already.
+func (d *Device) uncountRestoreLocked(r *Record, c *cold) (done bool) {
 	b, n := d.books, int64(r.Size)
 	b.lock()
 	defer b.unlock()
 	if c.book != bookInUse {
-		return
+		return false
 	}
 	d.leftLocked(r, c)
+	d.leaving += n
 	c.book = bookSpilled
 	b.unrestoredLocked(n)
 	b.Spilled += n
+	return true
 }
 
 // commitRestoreLocked makes the device copy the true one (model: restore.commit). False: it was dropped meanwhile.
@@ -234,126 +275,6 @@ func (d *Device) commitRestoreLocked(r *Record, began time.Time) (done bool) {
 	b.RestoreCount++
 	d.noteLocked(EventRestore, r.Index, int64(r.Size), began)
 	return true
-}
-
-// reserveRoomLocked counts nbytes as reserved, and spills until the budget has room for them. A soft budget gives way to what cannot be
-// spilled; a strict one does not: errAwait when waiting can help, else a *MemoryError.
-func (d *Device) reserveRoomLocked(nbytes int64, w Wait) error {
-	b := d.books
-	for {
-		b.lock()
-		if b.reserveLocked(nbytes) {
-			b.unlock()
-			return nil
-		}
-		over, strict := b.InUse+b.Reserved+nbytes-b.Budget, b.Strict != 0
-		b.unlock()
-		room, err := d.spillBytesLocked(uint64(over), w, strict && !w.Nested)
-		if err != nil {
-			return err
-		}
-		if room.freed > 0 {
-			continue // bounded by progress: each round has fewer bytes left to spill
-		}
-		if room.refused != nil && room.awaited == 0 {
-			return d.memoryErrorLocked(ReasonHost, nbytes, room.refused)
-		}
-		if !strict {
-			b.lock()
-			b.Reserved += nbytes
-			b.unlock()
-			return nil
-		}
-		if room.awaited > 0 {
-			return errAwait
-		}
-		return d.memoryErrorLocked(ReasonBudget, nbytes, nil)
-	}
-}
-
-func (d *Device) unreserve(nbytes int64) {
-	d.books.lock()
-	d.books.Reserved -= nbytes
-	d.books.unlock()
-}
-
-// unmake ends the reservation of memory that the driver has made and that goes back to it.
-func (d *Device) unmake(nbytes int64) {
-	d.books.lock()
-	defer d.books.unlock()
-	d.books.Reserved -= nbytes
-	d.madeLocked(nbytes)
-}
-
-// driverAllocateLocked gets device memory that is reserved, down the ladder.
-func (d *Device) driverAllocateLocked(nbytes uint64, w Wait) (address uint64, err error) {
-	err = d.ladderLocked(nbytes, w, func() error {
-		address, err = d.driverAllocate(nbytes)
-		return err
-	})
-	return address, err
-}
-
-// ladderLocked tries until it is told something else than ErrOutOfMemory. In between: wait for the device, so that deferred frees complete; empty the
-// driver's cache; then spill at least what is missing, as long as anything can be spilled.
-func (d *Device) ladderLocked(nbytes uint64, w Wait, try func() error) error {
-	err := try()
-	if !errors.Is(err, ErrOutOfMemory) {
-		return d.allocateFaultLocked(err, nbytes)
-	}
-	if w.Help && !w.Helped && d.reliefDueLocked() {
-		return ErrRelieve
-	}
-	for {
-		d.drainLocked()
-		if err := d.settleLocked(); err != nil {
-			return err
-		}
-		if err = try(); !errors.Is(err, ErrOutOfMemory) {
-			return d.allocateFaultLocked(err, nbytes)
-		}
-		room, spillErr := d.spillBytesLocked(d.missing(nbytes), w, !w.Nested)
-		switch {
-		case spillErr != nil:
-			return spillErr
-		case room.freed > 0:
-		case room.awaited > 0:
-			return errAwait
-		case room.refused != nil:
-			return d.memoryErrorLocked(ReasonHost, int64(nbytes), room.refused)
-		default:
-			return d.memoryErrorLocked(ReasonDevice, int64(nbytes), err)
-		}
-		if err = try(); !errors.Is(err, ErrOutOfMemory) { // frees are in stream order, so this often works without waiting
-			return d.allocateFaultLocked(err, nbytes)
-		}
-	}
-}
-
-// missing is how much has to be freed for an allocation that just failed. Where the driver says that enough is free, it is in pieces: one
-// more buffer at a time then.
-func (d *Device) missing(nbytes uint64) uint64 {
-	if d.overcommits != nil {
-		if room, reserved, err := d.room(); err == nil && reserved > room {
-			return reserved - room
-		}
-	}
-	free := d.driverFree()
-	switch {
-	case free == Unknown:
-		return nbytes
-	case uint64(free) >= nbytes:
-		return 1
-	}
-	return nbytes - uint64(free)
-}
-
-// allocateFaultLocked makes the error of a driver's Allocate ours; nil stays nil.
-func (d *Device) allocateFaultLocked(err error, nbytes uint64) error {
-	if errors.Is(err, ErrTooLarge) {
-		return d.memoryErrorLocked(ReasonTooLarge, int64(nbytes), err)
-	}
-	return d.driverFault(err)
 }
 
 // spillFaultLocked makes the error of a spill the error of the request that needed it.
@@ -406,13 +327,13 @@ func (d *Device) Spill(index uint32, w Wait) (freed uint64, err error) {
 		return 0, err
 	}
 	r := d.registry.record(index)
-	freed, _, err = d.spillLocked(r, w)
+	m, err := d.spillLocked(r, w)
 	if err != nil {
 		err = d.spillFaultLocked(err, int64(r.Size))
 	}
 	d.unlockMoving()
 	d.verify()
-	return freed, err
+	return m.freed, err
 }
 
 // SpillAll spills everything that can be spilled. A *MemoryError of reason "host" says that host memory ran out before that: what had a place in it is

@@ -15,7 +15,6 @@ const slabRecords = 4096
 // Guarded by the device's moving lock, or the buffer is still building; except book, entered, pending, label and origin (Books.Lock).
 type cold struct {
 	host      HostBlock // the host copy; Address 0: none
-	stream    uint64    // orders the free of adopted memory; 0: the device's stream
 	entered   uint64    // Books.Sequence when its bytes came into InUse last
 	label     uint32    // Intern
 	origin    uint32    // Intern

@@ -280,3 +280,19 @@ func TestCancelledMovesLoseNothing(t *testing.T) {
 	d.Drop(x)
 	require.NoError(t, d.Close())
 }
+
+// A copy between two spilled buffers can be cancelled like any other access.
+func TestCopyBetweenSpilledBuffersCanBeCancelled(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	x, y := b.allocate(kib), b.allocate(kib)
+	_, err := b.SpillAll(gomem.Wait{})
+	require.NoError(t, err)
+	stopped := gomem.Wait{Cancel: new(gomem.Cancel)}
+	stopped.Cancel.Cancel()
+	require.ErrorIs(t, b.Copy(x, 0, y, 0, kib, stopped), gomem.ErrCancelled)
+	b.has(x, uint64(x))
+	require.NoError(t, b.Copy(x, 0, y, 0, kib, gomem.Wait{}))
+	b.has(x, uint64(y))
+	require.EqualValues(t, 2*kib, b.info().Spilled, "nothing came back for it")
+	b.drop(x, y)
+}
