@@ -39,6 +39,7 @@ static struct soft_block *live_block(uint64_t address)
 static void run_free(struct soft_operation *operation)
 {
 	soft_lock();
+	soft_block_device(operation->end.block)->deferred--;
 	soft_block_drop(operation->end.block);
 	soft_unlock();
 }
@@ -51,6 +52,7 @@ enum soft_result soft_free_deferred(uint64_t address)
 		struct soft_operation *operation = soft_operation_new(run_free);
 		operation->end.block = block;
 		block->state = SOFT_BLOCK_FREED;
+		soft_block_device(block)->deferred++;
 		after_everything(soft_block_device(block), operation);
 	}
 	soft_unlock();

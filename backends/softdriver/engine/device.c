@@ -75,6 +75,7 @@ uint64_t soft_device_figure(int ordinal, enum soft_figure figure)
 	case SOFT_FIGURE_USED: return device->used;
 	case SOFT_FIGURE_IN_USE: return device->in_use;
 	case SOFT_FIGURE_LIVE: return device->live;
+	case SOFT_FIGURE_DEFERRED: return device->deferred;
 	}
 	return 0;
 }

@@ -29,6 +29,7 @@ struct soft_device {
 	uint64_t used;             /* bytes of live blocks, in granules: used <= reserved */
 	uint64_t in_use;           /* bytes that clients asked for in live blocks: in_use <= used */
 	uint64_t live;             /* blocks */
+	uint64_t deferred;         /* of them, those that are freed and wait for queued work: deferred <= live */
 	uint64_t late;             /* of reserved: freed, and given back only when the device is synchronised (setting "late_free") */
 	struct soft_context context;
 	struct soft_heap heaps[2][2]; /* [addresses are used again][large] */
@@ -39,7 +40,7 @@ struct soft_device {
 	struct soft_stream *reaper;   /* frees what was freed to wait for all queued work; NULL until it is needed */
 };
 
-enum soft_figure { SOFT_FIGURE_RESERVED, SOFT_FIGURE_USED, SOFT_FIGURE_IN_USE, SOFT_FIGURE_LIVE };
+enum soft_figure { SOFT_FIGURE_RESERVED, SOFT_FIGURE_USED, SOFT_FIGURE_IN_USE, SOFT_FIGURE_LIVE, SOFT_FIGURE_DEFERRED };
 
 /* ---- with the lock */
 uint64_t soft_device_figure(int ordinal, enum soft_figure figure); /* 0 for a device that does not exist */

@@ -1,11 +1,13 @@
 #include "heap.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "device.h"
 #include "record.h"
 #include "settings.h"
@@ -84,6 +86,18 @@ void soft_heap_open(struct soft_heap *heap, struct soft_device *device, int larg
 }
 
 static int heap_is_large(const struct soft_heap *heap) { return heap->granule == huge_page; }
+
+/* The process has no place for a block. The client gets a code that says little (CUDA, HIP: 304), so the first time it is told here what is used up. */
+static struct soft_block *no_place(const struct soft_heap *heap, const char *refused)
+{
+	static int told;
+	if (told++)
+		return NULL;
+	fprintf(stderr, "%s: the kernel refused %s (%s) for a block: allocations fail from now on. %s\n", soft_abi.name, refused, strerror(errno),
+	        heap->reuse ? "Raise the process's limits (ulimit -v, vm.max_map_count), or allocate less."
+	                    : "Quarantine uses each address once, and a process has some 128 TiB of them: with TMSOFT_QUARANTINE=0 they are used again.");
+	return NULL;
+}
 
 /* ---- arenas ---- */
 
@@ -264,13 +278,13 @@ static struct soft_block *take_again(struct soft_heap *heap, uint64_t size)
 	if (!arena || arena->bytes - arena->top < span)
 		arena = arena_open(heap, span);
 	if (!arena)
-		return NULL;
+		return no_place(heap, "address space");
 	if (arena->top + span > arena->accessible) {
 		uint64_t more = round_up(arena->top + span - arena->accessible, growth);
 		if (more > arena->bytes - arena->accessible)
 			more = arena->bytes - arena->accessible;
 		if (mprotect((void *)(arena->base + arena->accessible), more, PROT_READ | PROT_WRITE))
-			return NULL;
+			return no_place(heap, "a mapping");
 		arena->accessible += more;
 	}
 	return append(arena, span);
@@ -313,9 +327,9 @@ static struct soft_block *take_new(struct soft_heap *heap, uint64_t size)
 	if (!arena || arena->bytes - arena->top < span)
 		arena = arena_open(heap, span);
 	if (!arena)
-		return NULL;
+		return no_place(heap, "address space");
 	if (mprotect((void *)(arena->base + arena->top), mapped, PROT_READ | PROT_WRITE))
-		return NULL;
+		return no_place(heap, "a mapping");
 	if (heap_is_large(heap))
 		(void)madvise((void *)(arena->base + arena->top), mapped, MADV_HUGEPAGE);
 	struct soft_block *before = arena->last, *block = append(arena, span);

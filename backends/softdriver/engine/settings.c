@@ -141,6 +141,7 @@ long long soft_settings_get(const char *text)
 		{ "used", SOFT_FIGURE_USED },
 		{ "reserved", SOFT_FIGURE_RESERVED },
 		{ "live", SOFT_FIGURE_LIVE },
+		{ "deferred", SOFT_FIGURE_DEFERRED },
 	};
 	const struct soft_key *key;
 	int device;

@@ -92,6 +92,7 @@ TEST(a_deferred_free_lets_queued_work_finish)
 		free_by(DEFERRED, host);
 		/* it is the client's no more, and the device's still */
 		EQUAL(soft.get("live"), 1);
+		EQUAL(soft.get("deferred"), 1);
 		EQUAL(soft.get("in_use"), 64);
 		RETURNS(V_ZE_RESULT_ERROR_INVALID_ARGUMENT, ze.zeMemFree(context, memory));
 		RETURNS(V_ZE_RESULT_ERROR_INVALID_ARGUMENT, free_policy(DEFERRED, memory));
@@ -101,6 +102,7 @@ TEST(a_deferred_free_lets_queued_work_finish)
 		EQUAL(seen[63], 5);
 		settle();
 		EQUAL(soft.get("live"), 0);
+		EQUAL(soft.get("deferred"), 0);
 		EQUAL(soft.get("reserved"), 0);
 		CHECK(!quarantine || !readable((uint64_t)(uintptr_t)memory));
 		CHECK(!quarantine || !readable((uint64_t)(uintptr_t)host));
