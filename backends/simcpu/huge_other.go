@@ -1,0 +1,6 @@
+//go:build !linux
+
+package simcpu
+
+// adviseHuge does nothing here: the system has no such advice.
+func adviseHuge([]byte) {}
