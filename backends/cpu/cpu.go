@@ -82,11 +82,8 @@ func (d *Driver) refusal(kind error) error {
 	return &gomem.DriverError{Device: d.name, Call: "posix_memalign", Code: outOfMemory, Name: "ENOMEM", Kind: kind}
 }
 
-// Free gives memory of Allocate back at once. A host framework's own array stays the framework's.
+// Free gives memory of Allocate back at once.
 func (d *Driver) Free(block gomem.Block) error {
-	if block.How == gomem.HowHost {
-		return nil
-	}
 	if block.How != gomem.HowDriver {
 		return fmt.Errorf("%s: memory of a device (kind %d) is not the host's to free", d.name, block.How)
 	}
@@ -133,8 +130,8 @@ func (d *Driver) Memory() (gomem.DriverMemory, error) {
 	return gomem.DriverMemory{Free: available, Total: total, Allocated: gomem.Unknown, LargestFree: gomem.Unknown}, nil
 }
 
-// CanFree knows what Allocate returned, and what need not be freed here.
-func (d *Driver) CanFree(how gomem.How) bool { return how == gomem.HowDriver || how == gomem.HowHost }
+// CanFree knows what Allocate returned.
+func (d *Driver) CanFree(how gomem.How) bool { return how == gomem.HowDriver }
 
 // PendingFree is 0: a free is done at once.
 func (d *Driver) PendingFree() uint64 { return 0 }

@@ -71,8 +71,6 @@ func TestRefusals(t *testing.T) {
 	assert.False(t, errors.Is(err, gomem.ErrOutOfMemory))
 
 	assert.True(t, d.CanFree(gomem.HowDriver))
-	assert.True(t, d.CanFree(gomem.HowHost))
-	assert.NoError(t, d.Free(gomem.Block{Address: 1, Bytes: 1, How: gomem.HowHost}), "the host framework frees its own")
 	assert.False(t, d.CanFree(gomem.HowCUDA))
 	assert.ErrorContains(t, d.Free(gomem.Block{Address: 1, Bytes: 1, How: gomem.HowCUDA}), "not the host's")
 	assert.Error(t, d.SetStream(1, 1))

@@ -1,6 +1,7 @@
 #include "api.h"
 
-/* The library as package ordered wants it. What is said of each function there (vendor.h) is not repeated here. */
+/* The library as package ordered wants it. What is said of each function there (vendor.h) is not repeated here. The adapters of CUDA and HIP look alike,
+ * as their libraries do; each is compiled against the prototypes of its own, which a common text with the names put in would no longer show. */
 
 #define STREAM(handle) ((CUstream)(uintptr_t)(handle))
 #define EVENT(handle) ((CUevent)(uintptr_t)(handle))
@@ -180,14 +181,5 @@ const tmo_vendor tmc_vendor = {
 	 * host framework and for other processes, so nothing is kept. */
 	.free_waits = false,
 	.init = tmc_init, .count = tmc_count, .ask = tmc_ask, .error_name = tmc_error_name, .meaning = tmc_meaning,
-	.retain = retain, .release = release, .enter = enter, .leave = leave, .finish = finish,
-	.exchange_mode = exchange_mode,
-	.stream_create = stream_create, .stream_destroy = stream_destroy, .stream_synchronize = stream_synchronize, .stream_query = stream_query,
-	.stream_wait = stream_wait, .not_capturing = not_capturing,
-	.event_create = event_create, .event_destroy = event_destroy, .event_record = event_record, .event_query = event_query,
-	.event_synchronize = event_synchronize,
-	.allocate = allocate, .free = free_plain, .allocate_ordered = allocate_ordered, .free_ordered = free_ordered, .memory = memory,
-	.pool_create = pool_create, .pool_destroy = pool_destroy, .pool_keep_all = pool_keep_all, .pool_figures = pool_figures, .pool_trim = pool_trim,
-	.current_pool = current_pool,
-	.copy_out = copy_out, .copy_in = copy_in, .copy_within = copy_within, .fill8 = fill8, .fill16 = fill16, .fill32 = fill32,
+	TMO_ADAPTERS,
 };

@@ -1,38 +1,11 @@
 package cuda_test
 
 import (
-	"bytes"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// TestFill compares every length of pattern, at every alignment, with a few lengths around the edges; what lies around the range stays.
-func TestFill(t *testing.T) {
-	for _, quarantine := range []int64{0, 1} {
-		t.Run(fmt.Sprint("quarantine=", quarantine), func(t *testing.T) {
-			r := open(t, settings{"quarantine": quarantine}, 0)
-			const room = 600
-			a := r.allocate(room)
-			background := noise(room, 1)
-			for length := 1; length <= 16; length++ {
-				pattern := noise(length, uint32(100+length))
-				for offset := range 9 {
-					for _, n := range []int{1, 3, 4, 5, length, length + 1, 3*length - 1, 16 * length, 500} {
-						r.write(a, background)
-						require.NoError(t, r.driver.Fill(a+uint64(offset), pattern, uint64(n)))
-						want := bytes.Clone(background)
-						copy(want[offset:offset+n], bytes.Repeat(pattern, n))
-						require.Equal(t, want, r.read(a, room), "pattern of %d at +%d over %d", length, offset, n)
-					}
-				}
-			}
-			r.free(a, room)
-		})
-	}
-}
 
 func TestFillUsesTheShortestForm(t *testing.T) {
 	r := open(t, nil, 0)
@@ -46,43 +19,6 @@ func TestFillUsesTheShortestForm(t *testing.T) {
 	assert.Error(t, r.driver.Fill(a, nil, 1))
 	assert.Error(t, r.driver.Fill(a, make([]byte, 17), 1))
 	r.free(a, 1<<20)
-}
-
-// TestCopyWithin is memmove, for ranges that overlap a little, much, and not at all.
-func TestCopyWithin(t *testing.T) {
-	for _, full := range []bool{false, true} {
-		for _, mode := range modes {
-			t.Run(fmt.Sprint(mode, "/full=", full), func(t *testing.T) {
-				r := open(t, mode, 0)
-				const n = 300_000
-				a := r.allocate(n)
-				rest := uint64(0)
-				for full { // nothing is left for a detour
-					filler, err := r.driver.Allocate(32 << 10)
-					if err != nil {
-						break
-					}
-					rest++
-					defer r.free(filler, 32<<10)
-				}
-				for _, distance := range []int{0, 1, 8, 1000, n / 33, n / 3, n / 2, n - 1} {
-					for _, up := range []bool{true, false} {
-						content := noise(n, uint32(distance))
-						r.write(a, content)
-						to, from := distance, 0
-						if !up {
-							to, from = from, to
-						}
-						want := bytes.Clone(content)
-						copy(want[to:to+n-distance], content[from:])
-						require.NoError(t, r.driver.CopyWithin(a+uint64(to), a+uint64(from), uint64(n-distance)))
-						require.True(t, bytes.Equal(want, r.read(a, n)), "distance %d, up %v", distance, up)
-					}
-				}
-				r.free(a, n)
-			})
-		}
-	}
 }
 
 // TestDetourIsShort: moving by a few bytes does not make a copy for each few bytes.

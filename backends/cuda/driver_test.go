@@ -3,7 +3,6 @@ package cuda_test
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"unsafe"
 
@@ -19,7 +18,7 @@ func TestContentsGoOutAndIn(t *testing.T) {
 	inAllModes(t, func(t *testing.T, r *rig) {
 		for i, n := range []int{1, 7, 4096, 70_000, 3 << 20} {
 			a := r.allocate(uint64(n))
-			content := noise(n, uint32(i))
+			content := soft.Noise(n, uint32(i))
 			r.write(a, content)
 			require.Equal(t, content, r.read(a, n))
 			r.free(a, uint64(n))
@@ -33,7 +32,7 @@ func TestCopiesAreCompleteAtReturn(t *testing.T) {
 	r := open(t, settings{"pageable": 1, "delay_us": 5000}, 0)
 	const n = 100_000
 	a, b := r.allocate(n), r.allocate(n)
-	content := noise(n, 1)
+	content := soft.Noise(n, 1)
 	r.write(a, content) // clears its source
 	require.NoError(t, r.driver.CopyWithin(b, a, n))
 	require.Equal(t, content, r.read(b, n))
@@ -52,7 +51,7 @@ func TestPinnedHostMemory(t *testing.T) {
 		address := r.host.Ask("cuMemHostAlloc", n, 0)
 		pointer := unsafe.Add(unsafe.Pointer(nil), address)
 		pinned := unsafe.Slice((*byte)(pointer), n)
-		content := noise(n, 1)
+		content := soft.Noise(n, 1)
 		copy(pinned, content)
 		require.NoError(t, r.driver.CopyIn(a, pointer, n))
 		clear(pinned)
@@ -212,13 +211,13 @@ func TestAdoptedMemoryIsFreedAsItWasMade(t *testing.T) {
 				stream := r.host.Ask("cuStreamCreate", 1)
 				frees, asyncs := r.software.Calls("cuMemFree_v2"), r.software.Calls("cuMemFreeAsync")
 				a := r.host.Ask("cuMemAlloc_v2", 5000)
-				require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowCUDA, Stream: stream}))
+				require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowCUDA}))
 				require.NoError(t, r.driver.Synchronize())
 				assert.Equal(t, frees+1, r.software.Calls("cuMemFree_v2"))
 				assert.Equal(t, asyncs, r.software.Calls("cuMemFreeAsync"))
 				if pools == 1 {
 					a = r.host.Ask("cuMemAllocAsync", 5000, stream)
-					require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowCUDAAsync, Stream: stream}))
+					require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowCUDAAsync}))
 					assert.Equal(t, frees+1, r.software.Calls("cuMemFree_v2"))
 					assert.Equal(t, asyncs+1, r.software.Calls("cuMemFreeAsync"))
 				}
@@ -255,10 +254,10 @@ func TestTwoDevices(t *testing.T) {
 	a := open(t, nil, 0)
 	b := open(t, nil, 1)
 	x, y := a.allocate(1<<20), b.allocate(1<<20)
-	a.write(x, noise(1<<20, 1))
-	b.write(y, noise(1<<20, 2))
-	assert.Equal(t, noise(1<<20, 1), a.read(x, 1<<20))
-	assert.Equal(t, noise(1<<20, 2), b.read(y, 1<<20))
+	a.write(x, soft.Noise(1<<20, 1))
+	b.write(y, soft.Noise(1<<20, 2))
+	assert.Equal(t, soft.Noise(1<<20, 1), a.read(x, 1<<20))
+	assert.Equal(t, soft.Noise(1<<20, 2), b.read(y, 1<<20))
 	assert.EqualValues(t, 1, a.figure("live"))
 	assert.EqualValues(t, 1, b.figure("live"))
 	assert.NotEqual(t, a.driver.Facts().UUID, b.driver.Facts().UUID)
@@ -332,43 +331,6 @@ func TestClosedDriver(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// TestManyThreads: all operations at once, with contents checked, over a slow device.
-func TestManyThreads(t *testing.T) {
-	inAllModes(t, func(t *testing.T, r *rig) {
-		var group sync.WaitGroup
-		for worker := range 4 {
-			host, pointer := soft.Bytes(t, 10_000)
-			group.Go(func() {
-				for i := range 40 {
-					n := uint64(1 + (i*997+worker*31)%10_000)
-					a, err := r.driver.Allocate(n)
-					if !assert.NoError(t, err) {
-						return
-					}
-					mark := byte(worker*50 + i)
-					assert.NoError(t, r.driver.Fill(a, []byte{mark}, n))
-					assert.NoError(t, r.driver.CopyOut(pointer, a, n))
-					for _, b := range host[:n] {
-						if b != mark {
-							t.Errorf("worker %d, round %d: %d instead of %d", worker, i, b, mark)
-							return
-						}
-					}
-					assert.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n}))
-					if i%10 == worker {
-						assert.NoError(t, r.driver.Synchronize())
-						_, err := r.driver.Trim()
-						assert.NoError(t, err)
-						_, err = r.driver.Memory()
-						assert.NoError(t, err)
-					}
-				}
-			})
-		}
-		group.Wait()
-	})
-}
-
 // TestPoolCallsNeedNoContext: they name their stream, and the thread's context is not even looked at; unless the driver wants one.
 func TestPoolCallsNeedNoContext(t *testing.T) {
 	for want, mode := range map[int]settings{0: {"pools": 1}, 2: {"pools": 1, wantsContext: 1}} {
@@ -380,42 +342,6 @@ func TestPoolCallsNeedNoContext(t *testing.T) {
 				r.free(r.allocate(100), 100)
 				assert.Equal(t, want, r.software.Calls("cuCtxPushCurrent_v2")-before)
 			})
-		})
-	}
-}
-
-// TestNoAllocationOnTheHotPath: the pair makes no garbage in Go.
-func TestNoAllocationOnTheHotPath(t *testing.T) {
-	for _, pools := range []int64{0, 1} {
-		t.Run(fmt.Sprint("pools=", pools), func(t *testing.T) {
-			r := open(t, settings{"pools": pools, "quarantine": 0}, 0)
-			r.free(r.allocate(1000), 1000)
-			assert.Zero(t, testing.AllocsPerRun(100, func() {
-				address, err := r.driver.Allocate(1000)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := r.driver.Free(gomem.Block{Address: address, Bytes: 1000}); err != nil {
-					t.Fatal(err)
-				}
-			}))
-		})
-	}
-}
-
-func BenchmarkAllocateFree(b *testing.B) {
-	for _, pools := range []int64{0, 1} {
-		b.Run(fmt.Sprint("pools=", pools), func(b *testing.B) {
-			r := open(b, settings{"pools": pools, "quarantine": 0}, 0)
-			for b.Loop() {
-				address, err := r.driver.Allocate(1000)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := r.driver.Free(gomem.Block{Address: address, Bytes: 1000}); err != nil {
-					b.Fatal(err)
-				}
-			}
 		})
 	}
 }

@@ -98,7 +98,7 @@ func TestOlderDrivers(t *testing.T) {
 		assert.Equal(t, !strings.Contains(text, "pools"), driver.CanFree(gomem.HowCUDAAsync))
 		r := &rig{t: t, driver: driver, software: library.Software()}
 		a := r.allocate(1000)
-		content := noise(1000, 1)
+		content := soft.Noise(1000, 1)
 		r.write(a, content)
 		assert.Equal(t, content, r.read(a, 1000))
 		r.free(a, 1000)
@@ -144,8 +144,8 @@ func TestEachMissingSymbol(t *testing.T) {
 			assert.NotEmpty(t, driver.Facts().UUID, "one of the two calls is enough")
 			r := &rig{t: t, driver: driver, software: library.Software()}
 			a := r.allocate(1000)
-			r.write(a, noise(1000, 1))
-			assert.Equal(t, noise(1000, 1), r.read(a, 1000))
+			r.write(a, soft.Noise(1000, 1))
+			assert.Equal(t, soft.Noise(1000, 1), r.read(a, 1000))
 			r.free(a, 1000)
 			r.requireEmpty()
 			big := r.allocate(capacity - 1<<20)

@@ -2,7 +2,6 @@ package cuda_test
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 
@@ -18,14 +17,7 @@ import (
 // The tests run over the software driver: two devices of this size.
 const capacity = 64 << 20
 
-func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"TMSOFT_DEVICES": "2", "TMSOFT_CAPACITY": fmt.Sprint(capacity)} {
-		if err := os.Setenv(name, value); err != nil {
-			panic(err)
-		}
-	}
-	soft.Main(m)
-}
+func TestMain(m *testing.M) { soft.MainOnTwo(m, capacity) }
 
 var loading sync.Mutex
 var loaded *cuda.Library
@@ -152,29 +144,11 @@ func (r *rig) free(address, nbytes uint64) {
 // write puts bytes on the device.
 func (r *rig) write(address uint64, content []byte) {
 	r.t.Helper()
-	host, pointer := soft.Bytes(r.t, len(content))
-	copy(host, content)
-	require.NoError(r.t, r.driver.CopyIn(address, pointer, uint64(len(content))))
-	clear(host) // it is no longer needed
+	soft.Write(r.t, r.driver, address, content)
 }
 
 // read gets bytes from the device.
 func (r *rig) read(address uint64, nbytes int) []byte {
 	r.t.Helper()
-	host, pointer := soft.Bytes(r.t, nbytes)
-	require.NoError(r.t, r.driver.CopyOut(pointer, address, uint64(nbytes)))
-	return append([]byte(nil), host...)
-}
-
-// noise is a content that repeats nowhere soon.
-func noise(n int, seed uint32) []byte {
-	content := make([]byte, n)
-	x := seed*2654435761 + 1
-	for i := range content {
-		x ^= x << 13
-		x ^= x >> 17
-		x ^= x << 5
-		content[i] = byte(x)
-	}
-	return content
+	return soft.Read(r.t, r.driver, address, nbytes)
 }

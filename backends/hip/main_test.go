@@ -2,7 +2,6 @@ package hip_test
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -21,14 +20,7 @@ import (
 // What HIP shares with other vendors is tested by tests/go/conformance. Here is what is HIP's own, over two software devices of this size.
 const capacity = 64 << 20
 
-func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"TMSOFT_DEVICES": "2", "TMSOFT_CAPACITY": fmt.Sprint(capacity)} {
-		if err := os.Setenv(name, value); err != nil {
-			panic(err)
-		}
-	}
-	soft.Main(m)
-}
+func TestMain(m *testing.M) { soft.MainOnTwo(m, capacity) }
 
 var loading sync.Mutex
 var loaded *hip.Library

@@ -50,7 +50,7 @@ func TestAdoptedMemoryIsFreedAsItWasMade(t *testing.T) {
 						continue // the driver's own way is hipFreeAsync then, which takes such memory, too, and waits for the device
 					}
 					a := r.host.Ask("hipMalloc", 5000)
-					require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: how, Stream: stream}))
+					require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: how}))
 					require.NoError(t, r.driver.Synchronize())
 					frees++
 					assert.Equal(t, frees, r.software.Calls("hipFree"), "%v", how)
@@ -58,7 +58,7 @@ func TestAdoptedMemoryIsFreedAsItWasMade(t *testing.T) {
 				}
 				if pools == 1 {
 					a := r.host.Ask("hipMallocAsync", 5000, stream)
-					require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowHIPAsync, Stream: stream}))
+					require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowHIPAsync}))
 					assert.Equal(t, frees, r.software.Calls("hipFree"))
 					assert.Equal(t, asyncs+1, r.software.Calls("hipFreeAsync"))
 				}
@@ -282,7 +282,7 @@ func TestDisownedBlocksAreNotKept(t *testing.T) {
 	r := keeping(t, settings{"quarantine": 0})
 	onThread(r, func() {
 		a := r.allocate(64 << 10)
-		r.driver.Disown(a, 64<<10)
+		r.driver.Disown(gomem.Block{Address: a, Bytes: 64 << 10})
 		r.host.Must("hipFree", a)
 		again := r.host.Ask("hipMalloc", 4<<10)
 		require.Equal(t, a, again, "addresses are used again at once")

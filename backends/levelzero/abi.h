@@ -1,7 +1,10 @@
 /* The few types and numbers of Level Zero that this backend needs, in declarations of our own: nothing is copied from a vendor's header,
  * and none is needed to build. Names are the vendor's, so that a build with TML_VENDOR_HEADER defined compiles the same code, and the
  * prototypes of symbols.def, against real headers (ze_api.h and zes_api.h in TML_VENDOR_HEADER's folder), of which TML_HEADER_VERSION
- * says the version of the specification: 1004 for 1.4. What a header is too old to have is declared here all the same. */
+ * says the version of the specification: 1004 for 1.4. What a header is too old to have is declared here all the same.
+ *
+ * The software driver that the tests run on has declarations of its own (softdriver/levelzero/types.h), on purpose: with common ones a wrong number or
+ * field would be wrong on both sides, and no test would see it. */
 #ifndef TML_ABI_H
 #define TML_ABI_H
 #include <stddef.h>

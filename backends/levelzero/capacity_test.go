@@ -65,7 +65,7 @@ func TestNothingIsPromisedTwice(t *testing.T) {
 				full = requireFull(t, r, rest+1)
 				assert.EqualValues(t, 5*part, full.Held)
 				assert.EqualValues(t, part, full.Pending)
-				room, err := r.driver.Room(5 * part)
+				room, err := r.driver.Room(5*part, 1)
 				require.NoError(t, err)
 				assert.LessOrEqual(t, room, rest)
 				require.NoError(t, r.software.Set("delay_us", 0))
@@ -119,7 +119,7 @@ func TestOthersCount(t *testing.T) {
 			full := requireFull(t, r, 25<<20)
 			assert.EqualValues(t, 30<<20, full.Others)
 			assert.EqualValues(t, 10<<20, full.Held)
-			room, err := r.driver.Room(10 << 20)
+			room, err := r.driver.Room(10<<20, 1)
 			require.NoError(t, err)
 			assert.EqualValues(t, 24<<20, room)
 			b := r.allocate(24 << 20)
@@ -146,12 +146,12 @@ func TestAdoptedMemoryCounts(t *testing.T) {
 			if r.driver.Facts().Free == levelzero.SourceNone {
 				whole -= capacity / 16
 			}
-			room, err := r.driver.Room(50 << 20)
+			room, err := r.driver.Room(50<<20, 1)
 			require.NoError(t, err)
 			assert.EqualValues(t, whole-50<<20, room)
 			require.NoError(t, r.driver.Free(gomem.Block{Address: adopted, Bytes: 40 << 20, How: gomem.HowLevelZero}))
 			require.NoError(t, r.driver.Synchronize())
-			room, err = r.driver.Room(10 << 20)
+			room, err = r.driver.Room(10<<20, 1)
 			require.NoError(t, err)
 			assert.EqualValues(t, whole-10<<20, room)
 			r.free(a, 10<<20)
@@ -167,18 +167,23 @@ func TestTooLarge(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			r := open(t, merged(mode, settings{"max_alloc": 8 << 20}), 0)
 			assert.EqualValues(t, 8<<20, r.driver.Facts().Largest)
+			_, tooLarge := r.driver.Room(0, 9<<20)
 			address, err := r.driver.Allocate(9 << 20)
 			if mode["relaxed"] == 1 {
 				require.NoError(t, err)
+				require.NoError(t, tooLarge)
 				r.free(address, 9<<20)
 			} else {
 				require.ErrorIs(t, err, gomem.ErrTooLarge)
+				require.ErrorIs(t, tooLarge, gomem.ErrTooLarge, "before the core spills anything for it")
 				assert.NotErrorIs(t, err, gomem.ErrOutOfMemory)
 				var failed *gomem.DriverError
 				require.ErrorAs(t, err, &failed)
 				assert.Equal(t, unsupportedSize, failed.Code)
 			}
 			_, err = r.driver.Allocate(capacity + 1)
+			require.ErrorIs(t, err, gomem.ErrTooLarge)
+			_, err = r.driver.Room(0, capacity+1)
 			require.ErrorIs(t, err, gomem.ErrTooLarge)
 			r.free(r.allocate(8<<20), 8<<20)
 		})
@@ -193,7 +198,7 @@ func TestSmallBlocksCountAsPages(t *testing.T) {
 	for range 10 {
 		blocks = append(blocks, r.allocate(1))
 	}
-	room, err := r.driver.Room(10)
+	room, err := r.driver.Room(10, 1)
 	require.NoError(t, err)
 	const whole = capacity - capacity/16
 	assert.EqualValues(t, whole-10*page, room)
@@ -202,7 +207,7 @@ func TestSmallBlocksCountAsPages(t *testing.T) {
 		r.free(block, 1)
 	}
 	require.NoError(t, r.driver.Synchronize())
-	room, err = r.driver.Room(0)
+	room, err = r.driver.Room(0, 1)
 	require.NoError(t, err)
 	assert.EqualValues(t, whole, room)
 	_, err = r.driver.Allocate(whole + 1)
@@ -214,7 +219,7 @@ func TestOneReadingServesRoomAndAllocate(t *testing.T) {
 	r := open(t, nil, 0)
 	r.free(r.allocate(1), 1)
 	before := r.software.Calls("zesMemoryGetState")
-	_, err := r.driver.Room(0)
+	_, err := r.driver.Room(0, 1)
 	require.NoError(t, err)
 	r.free(r.allocate(1), 1)
 	assert.Equal(t, 1, r.software.Calls("zesMemoryGetState")-before)
@@ -262,14 +267,14 @@ func TestDisownedMemoryIsNoLongerOurs(t *testing.T) {
 			r := open(t, figure, 0)
 			context := r.host.context()
 			require.NoError(t, r.driver.SetStream(context, 0))
-			before, err := r.driver.Room(0)
+			before, err := r.driver.Room(0, 1)
 			require.NoError(t, err)
 			for range 8 { // more than the device has, together
 				a := r.allocate(20 << 20)
-				r.driver.Disown(a, 20<<20)
+				r.driver.Disown(gomem.Block{Address: a, Bytes: 20 << 20})
 				r.host.Must("zeMemFree", context, a)
 			}
-			after, err := r.driver.Room(0)
+			after, err := r.driver.Room(0, 1)
 			require.NoError(t, err)
 			assert.Equal(t, before, after)
 			require.NoError(t, r.driver.SetStream(0, 0))

@@ -123,6 +123,8 @@ tml_status tml_join(tml_device *d, ze_command_list_handle_t from, ze_command_lis
 	if (!from || from == d->now->list) from = d->host;
 	if (!to || to == d->now->list) to = d->host;
 	if (from == to) return TML_OK;  /* a list is in order with itself, and our work with its host's list */
+	tml_status status = to ? tml_check_immediate(d, to) : TML_OK;  /* it is not used here, and what is wrong with it should be told before the host's work is */
+	if (status.code) return status;
 	/* What was done when the host looked comes before whatever anybody queues later, and nothing has to be appended to a list that belongs
 	 * to others. */
 	return from ? tml_wait_for(d, from, UINT64_MAX) : tml_wait(d, d->now);

@@ -56,15 +56,22 @@ static void leave(tml_device *d, tml_stream *s) {
 	d->left = s;
 }
 
+tml_status tml_check_immediate(tml_device *d, ze_command_list_handle_t list) {
+	ze_bool_t immediate = 0;
+	if (!d->api->zeCommandListIsImmediate) return TML_OK;
+	tml_status status = TML_TRY(d->api, zeCommandListIsImmediate, list, &immediate);
+	if (!status.code && !immediate) return (tml_status){ TML_INVALID_COMMAND_LIST_TYPE, TML_CALL_zeCommandListIsImmediate };
+	return tml_unavailable(status.code) ? TML_OK : status;  /* the driver is older than the loader */
+}
+
 /* Checks a host's list, as far as the loader can tell, and completes the context. */
 static tml_status check_list(tml_device *d, ze_context_handle_t *context, ze_command_list_handle_t list) {
 	const tml_api *api = d->api;
-	if (api->zeCommandListIsImmediate && api->zeCommandListGetContextHandle) {
-		ze_bool_t immediate = 0;
+	tml_status checked = tml_check_immediate(d, list);
+	if (checked.code) return checked;
+	if (api->zeCommandListGetContextHandle) {
 		ze_context_handle_t owner = NULL;
-		tml_status status = TML_TRY(api, zeCommandListIsImmediate, list, &immediate);
-		if (!status.code && !immediate) return (tml_status){ TML_INVALID_COMMAND_LIST_TYPE, TML_CALL_zeCommandListIsImmediate };
-		if (!status.code) status = TML_TRY(api, zeCommandListGetContextHandle, list, &owner);
+		tml_status status = TML_TRY(api, zeCommandListGetContextHandle, list, &owner);
 		if (!status.code && *context && *context != owner) return (tml_status){ TML_INVALID_ARGUMENT, TML_CALL_zeCommandListGetContextHandle };
 		if (!status.code) *context = owner;
 		if (status.code && !tml_unavailable(status.code)) return status;  /* else the driver is older than the loader */
@@ -74,9 +81,24 @@ static tml_status check_list(tml_device *d, ze_context_handle_t *context, ze_com
 	return status.code == TML_NOT_READY ? TML_OK : status;
 }
 
-tml_status tml_bind(tml_device *d, ze_context_handle_t context, ze_command_list_handle_t list) {
+/* Blocks of all kinds that lie in the host's context. */
+static uint64_t count_lent(tml_device *d) {
+	pthread_mutex_lock(&d->lock);
+	uint64_t blocks = d->live_lent + d->adopted_lent;
+	pthread_mutex_unlock(&d->lock);
+	return blocks;
+}
+
+ze_context_handle_t tml_lent(tml_device *d) {
+	bool set = d->now && d->now != &d->own;
+	return set || count_lent(d) ? d->lent : NULL;
+}
+
+tml_status tml_bind(tml_device *d, ze_context_handle_t context, ze_command_list_handle_t list, uint64_t *kept) {
 	tml_status status = list ? check_list(d, &context, list) : TML_OK;
+	*kept = 0;
 	if (status.code) return status;
+	if (context && context != d->own.context && context != d->lent && (*kept = count_lent(d))) return TML_OK;
 	tml_stream *fresh = NULL;
 	if (!context || context == d->own.context) {
 		status = open_own(d);

@@ -1,7 +1,7 @@
 /* One Level Zero device behind C functions that Go calls once an operation. Nothing here calls back into Go, and Level Zero keeps no state
  * in threads.
  *
- * Locks: the caller (driver.go) holds its lock `bound` shared in every operation and exclusively in tml_start, tml_bind and tml_close, which
+ * Locks: the caller (driver.go) shares its `life` in every operation and has it alone in tml_start, tml_bind and tml_close, which
  * change the contexts and streams. Inside, `appending` is taken before `lock`; both are leaves towards everybody else. */
 #ifndef TML_DEVICE_H
 #define TML_DEVICE_H
@@ -58,6 +58,10 @@ typedef struct {
 } tml_facts;
 tml_status tml_ask(const tml_api *api, tml_found found, tml_facts *facts);
 
+/* The loader's own version, by its function zelLoaderGetVersions; false: it does not tell. */
+typedef struct { int32_t major, minor, patch; } tml_version;
+bool tml_loader_version(uintptr_t function, tml_version *version);
+
 /* ---- figure.c: how much memory is free, by Sysman or the driver's own figure */
 
 typedef struct {
@@ -113,7 +117,6 @@ typedef struct tml_pending {
 	struct tml_pending *next;
 	uint64_t address, bytes, pages; /* pages: bytes of whole pages of the driver */
 	ze_context_handle_t context;
-	ze_command_list_handle_t after; /* a host's list that may still use it; NULL: none but the device's own and its host's */
 	uint64_t number;                /* of the free */
 } tml_pending;
 
@@ -128,7 +131,7 @@ typedef struct tml_device {
 	tml_stream *guest;             /* in the host framework's context; NULL: none. Made while the device is bound exclusively, or under `appending` */
 	tml_stream *left;              /* were guests, and could not be given back yet */
 	tml_stream *now;               /* own or guest; NULL until tml_start or tml_bind */
-	ze_context_handle_t lent;      /* the host's newest context, also after it was left: what the host allocated lies there */
+	ze_context_handle_t lent;      /* the host's newest context, also after it was left: blocks may lie there. Read by tml_lent */
 	ze_command_list_handle_t host; /* the host's list that `now` keeps in step with; NULL: none */
 
 	pthread_mutex_t appending;    /* a command list must not be appended to by two threads at once */
@@ -140,6 +143,7 @@ typedef struct tml_device {
 	uint64_t held;                /* bytes of live blocks that tml_allocate has returned, in the driver's pages */
 	uint64_t unsure;              /* bytes of held and pending_pages that the driver is just giving or taking back */
 	uint64_t live_own, live_lent; /* how many of them lie in which context */
+	uint64_t adopted_lent;        /* blocks of the host's that are ours now and lie in `lent` */
 	uint64_t page;                /* the driver's; 0: not known yet */
 	uint64_t pending_pages;       /* bytes on the list, in the driver's pages */
 	uint64_t returning, slack;    /* bytes that the driver got and may free a little later, and by how much they may be fewer than we think */
@@ -155,8 +159,9 @@ void tml_delete(tml_device *d);                                                 
 /* Makes the context and the stream. After an error it can be called again and goes on where it failed. */
 tml_status tml_start(tml_device *d);
 /* Takes a host framework's context and immediate command list, after waiting for what is queued. No context: the list's. No list: one of ours
- * in that context. Neither: back to our own. After an error nothing changed. */
-tml_status tml_bind(tml_device *d, ze_context_handle_t context, ze_command_list_handle_t list);
+ * in that context. Neither: back to our own. Refused where that many blocks lie in another context of the host's (*kept, else 0): what lies in a
+ * third one could not be found. After an error, and when it is refused, nothing changed. */
+tml_status tml_bind(tml_device *d, ze_context_handle_t context, ze_command_list_handle_t list, uint64_t *kept);
 /* Gives everything back. After an error it can be called again and goes on where it failed. */
 tml_status tml_close(tml_device *d);
 uint64_t tml_handle(tml_device *d); /* the list that work is queued on, for others; 0: there is none */
@@ -170,9 +175,11 @@ tml_block tml_allocate(tml_device *d, uint64_t bytes);
 uint64_t tml_spare(uint64_t total);
 /* How much may still be allocated while so many bytes of ours are live, adopted ones included. */
 tml_result tml_room(tml_device *d, uint64_t live);
-/* ours: it came from tml_allocate. after: a host's list that may still use it; NULL: none but the device's. */
-void tml_disown(tml_device *d, uint64_t bytes); /* a block of ours is somebody else's now */
-tml_status tml_free(tml_device *d, uint64_t address, uint64_t bytes, bool ours, ze_command_list_handle_t after);
+/* A block of the host's is ours from now on. Not *known: it lies in no context that we know, and is not. */
+tml_status tml_adopt(tml_device *d, uint64_t address, bool *known);
+void tml_disown(tml_device *d, uint64_t address, uint64_t bytes, bool ours); /* a block is somebody else's now; ours: it came from tml_allocate */
+tml_status tml_free(tml_device *d, uint64_t address, uint64_t bytes, bool ours); /* ours: it came from tml_allocate */
+bool tml_reap(tml_device *d); /* gives back, without waiting, what the device is done with; whether more will be */
 tml_status tml_synchronize(tml_device *d);
 tml_figure tml_memory(tml_device *d); /* needs no context */
 
@@ -215,8 +222,11 @@ tml_status tml_end(tml_device *d, tml_work *work, tml_status status, bool wait);
 tml_status tml_then(tml_device *d, tml_work *work); /* what comes next depends on what was appended */
 tml_status tml_wait(tml_device *d, tml_stream *s);  /* for our own work */
 tml_status tml_lies_in(tml_device *d, ze_context_handle_t context, uint64_t address, bool *lies);
+/* The host's context, if it is set or blocks lie in it; else NULL: the host may have ended it. */
+ze_context_handle_t tml_lent(tml_device *d);
 /* Whether memory can lie in two contexts: our own and the host's. */
-static inline bool tml_two_contexts(tml_device *d) { return d->own.context && d->lent; }
+static inline bool tml_two_contexts(tml_device *d) { return d->own.context && tml_lent(d); }
+tml_status tml_check_immediate(tml_device *d, ze_command_list_handle_t list); /* whether a host's list is one, as far as the loader can tell */
 tml_status tml_wait_for(tml_device *d, ze_command_list_handle_t list, uint64_t timeout); /* for a host's list */
 
 tml_status tml_set_mark(tml_device *d);             /* if there is room for one, and there are frees that none covers; an error only where the device is lost */

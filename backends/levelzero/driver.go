@@ -7,11 +7,20 @@ package levelzero
 
 // The two operations of the hot path. They get the device as a number, so that nothing has to be checked for pointers.
 static inline tml_block tml_allocate_on(uintptr_t d, uint64_t bytes) { return tml_allocate((tml_device *)d, bytes); }
-static inline tml_status tml_free_on(uintptr_t d, uint64_t address, uint64_t bytes, int ours, uint64_t after) {
-	return tml_free((tml_device *)d, address, bytes, ours, (ze_command_list_handle_t)(uintptr_t)after);
+static inline tml_status tml_free_on(uintptr_t d, uint64_t address, uint64_t bytes, int ours) {
+	return tml_free((tml_device *)d, address, bytes, ours);
 }
-static inline tml_status tml_bind_to(tml_device *d, uint64_t context, uint64_t list) {
-	return tml_bind(d, (ze_context_handle_t)(uintptr_t)context, (ze_command_list_handle_t)(uintptr_t)list);
+typedef struct { tml_status status; uint64_t kept; } tml_bound;
+static inline tml_bound tml_bind_to(tml_device *d, uint64_t context, uint64_t list) {
+	tml_bound bound;
+	bound.status = tml_bind(d, (ze_context_handle_t)(uintptr_t)context, (ze_command_list_handle_t)(uintptr_t)list, &bound.kept);
+	return bound;
+}
+typedef struct { tml_status status; bool known; } tml_adoption;
+static inline tml_adoption tml_adopt_at(tml_device *d, uint64_t address) {
+	tml_adoption adoption;
+	adoption.status = tml_adopt(d, address, &adoption.known);
+	return adoption;
 }
 static inline tml_status tml_join_lists(tml_device *d, uint64_t from, uint64_t to) {
 	return tml_join(d, (ze_command_list_handle_t)(uintptr_t)from, (ze_command_list_handle_t)(uintptr_t)to);
@@ -27,7 +36,6 @@ import "C"
 import (
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -42,18 +50,15 @@ type Driver struct {
 	library *Library
 	facts   Facts
 	device  *C.tml_device
-
-	// bound guards the device's contexts and streams: shared by operations, exclusive while these change.
-	bound   sync.RWMutex
-	started bool // there is a stream to queue work on
-	closing bool // Close was called: nothing works any more, but for another Close where the first one failed
-	closed  bool
+	life    *common.Life // guards the device's contexts and streams
 }
 
 var (
 	_ gomem.Driver        = (*Driver)(nil)
 	_ gomem.Overcommitter = (*Driver)(nil)
+	_ gomem.Adopter       = (*Driver)(nil)
 	_ gomem.Disowner      = (*Driver)(nil)
+	_ gomem.Reaper        = (*Driver)(nil)
 	_ common.Mover        = (*Driver)(nil)
 )
 
@@ -68,6 +73,7 @@ func (l *Library) Open(name string, ordinal int) (*Driver, error) {
 		return nil, fmt.Errorf("%s: no host memory for the device", name)
 	}
 	d := &Driver{name: name, library: l, device: device}
+	d.life = common.NewLife(name, func() error { return d.check(C.tml_start(device)) })
 	// Not in Close: figures may be read after it. What the driver holds is given back by Close alone.
 	runtime.AddCleanup(d, func(device *C.tml_device) { C.tml_delete(device) }, device)
 	if err := l.askFree(name, device, &facts); err != nil {
@@ -86,52 +92,6 @@ func (d *Driver) Facts() Facts { return d.facts }
 // Library is the library that the device belongs to.
 func (d *Driver) Library() *Library { return d.library }
 
-// use begins an operation: on success bound is held shared, and the device has a stream.
-func (d *Driver) use() error {
-	d.bound.RLock()
-	if d.started {
-		return nil
-	}
-	d.bound.RUnlock()
-	if err := d.start(); err != nil {
-		return err
-	}
-	d.bound.RLock()
-	if !d.started { // closed in between
-		d.bound.RUnlock()
-		return d.closedError()
-	}
-	return nil
-}
-
-func (d *Driver) start() error {
-	d.bound.Lock()
-	defer d.bound.Unlock()
-	if d.closing {
-		return d.closedError()
-	}
-	if d.started {
-		return nil
-	}
-	if err := d.check(C.tml_start(d.device)); err != nil {
-		return err
-	}
-	d.started = true
-	return nil
-}
-
-// shared is use for calls that have nothing to do on a device without a stream.
-func (d *Driver) shared() bool {
-	d.bound.RLock()
-	if !d.started {
-		d.bound.RUnlock()
-		return false
-	}
-	return true
-}
-
-func (d *Driver) closedError() error { return fmt.Errorf("%s: %w", d.name, ErrClosed) }
-
 func (d *Driver) check(status C.tml_status) error {
 	if status.code == 0 {
 		return nil
@@ -147,11 +107,11 @@ func (d *Driver) Allocate(nbytes uint64) (address uint64, err error) {
 	if d.tooLarge(nbytes) {
 		return 0, d.tooLargeError()
 	}
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return 0, err
 	}
 	block := C.tml_allocate_on(d.handle(), C.uint64_t(nbytes))
-	d.bound.RUnlock()
+	d.life.Done()
 	if bool(block.refused) {
 		return 0, d.capacityError(nbytes, block)
 	}
@@ -159,10 +119,13 @@ func (d *Driver) Allocate(nbytes uint64) (address uint64, err error) {
 }
 
 // Room is how many bytes may still be allocated while `live` bytes of the core's are there, adopted ones included: the driver itself
-// would go on beyond that. What was freed and is not back is counted here. It makes no context.
-func (d *Driver) Room(live uint64) (nbytes uint64, err error) {
-	d.bound.RLock()
-	defer d.bound.RUnlock()
+// would go on beyond that. What was freed and is not back is counted here. More than one allocation can be, nbytes is an error. It makes no context.
+func (d *Driver) Room(live, nbytes uint64) (bytes uint64, err error) {
+	if d.tooLarge(nbytes) {
+		return 0, d.tooLargeError()
+	}
+	d.life.Look()
+	defer d.life.Done()
 	room := C.tml_room(d.device, C.uint64_t(live))
 	return uint64(room.value), d.check(room.status)
 }
@@ -189,8 +152,7 @@ func (d *Driver) capacityError(nbytes uint64, block C.tml_block) error {
 	return e
 }
 
-// Free gives a block back after all work queued before, on the device's stream and on block.Stream, an immediate command list. It counts as
-// pending until that is known to be done. The error is one that will not go away: a block that is none of the driver's, or a lost device.
+// Free gives a block back after all work queued on the device's stream before. It counts as pending until that is known to be done. The error is one that will not go away: a block that is none of the driver's, or a lost device.
 func (d *Driver) Free(block gomem.Block) error {
 	ours := C.int(0)
 	switch block.How {
@@ -200,32 +162,51 @@ func (d *Driver) Free(block gomem.Block) error {
 	default:
 		return fmt.Errorf("%s: memory allocated by %v cannot be freed by Level Zero", d.name, block.How)
 	}
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	status := C.tml_free_on(d.handle(), C.uint64_t(block.Address), C.uint64_t(block.Bytes), ours, C.uint64_t(block.Stream))
-	d.bound.RUnlock()
+	status := C.tml_free_on(d.handle(), C.uint64_t(block.Address), C.uint64_t(block.Bytes), ours)
+	d.life.Done()
 	return d.check(status)
 }
 
-// Disown counts a block that the driver has made no more: it is somebody else's.
-func (d *Driver) Disown(_, nbytes uint64) { C.tml_disown(d.device, C.uint64_t(nbytes)) }
+// Adopt counts a block of the host's among those of its context, which must not be changed for another one while it lives. Memory of a context that
+// the device does not know is refused: it could neither be moved nor freed.
+func (d *Driver) Adopt(block gomem.Block) error {
+	if err := d.life.Use(); err != nil {
+		return err
+	}
+	defer d.life.Done()
+	adoption := C.tml_adopt_at(d.device, C.uint64_t(block.Address))
+	if err := d.check(adoption.status); err != nil || bool(adoption.known) {
+		return err
+	}
+	return fmt.Errorf("%w: %#x lies in no context that this device was told of; the host framework's has to be set before its memory is adopted",
+		gomem.ErrInvalidHandle, block.Address)
+}
+
+// Disown counts a block no more: it is somebody else's.
+func (d *Driver) Disown(block gomem.Block) {
+	d.life.Look()
+	defer d.life.Done()
+	C.tml_disown(d.device, C.uint64_t(block.Address), C.uint64_t(block.Bytes), C.bool(block.How == gomem.HowDriver))
+}
 
 // CopyOut copies to host memory, which is complete at return.
 func (d *Driver) CopyOut(host unsafe.Pointer, address, nbytes uint64) error {
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tml_copy_out(d.device, host, C.uint64_t(address), C.uint64_t(nbytes)))
 }
 
 // CopyIn copies from host memory, which is no longer needed at return.
 func (d *Driver) CopyIn(address uint64, host unsafe.Pointer, nbytes uint64) error {
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tml_copy_in(d.device, C.uint64_t(address), host, C.uint64_t(nbytes)))
 }
 
@@ -237,19 +218,19 @@ func (d *Driver) CopyWithin(destination, source, nbytes uint64) error {
 
 // CopyApart copies between ranges that do not overlap.
 func (d *Driver) CopyApart(destination, source, nbytes uint64) error {
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tml_copy_apart(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
 }
 
 // CopyInSteps copies between overlapping ranges, in steps of their distance.
 func (d *Driver) CopyInSteps(destination, source, nbytes uint64) error {
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tml_copy_in_steps(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
 }
 
@@ -260,19 +241,28 @@ func (d *Driver) Fill(address uint64, pattern []byte, nbytes uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tml_fill(d.device, C.uint64_t(address), C.uint64_t(p.Low), C.uint64_t(p.High), C.uint32_t(p.Period), C.uint64_t(nbytes)))
+}
+
+// Reap gives back what was freed and the device is done with.
+func (d *Driver) Reap() (waits bool, err error) {
+	if !d.life.Shared() {
+		return false, nil
+	}
+	defer d.life.Done()
+	return bool(C.tml_reap(d.device)), nil
 }
 
 // Synchronize waits for the device's stream, and gives back what was freed before.
 func (d *Driver) Synchronize() error {
-	if !d.shared() {
+	if !d.life.Shared() {
 		return nil
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tml_synchronize(d.device))
 }
 
@@ -310,28 +300,29 @@ func (d *Driver) PendingFree() uint64 {
 // going to use the device, so it is made if need be; 0 when that fails, and where a queue is used instead. Work of others may be appended to
 // it only while no call of the Driver is under way.
 func (d *Driver) Stream() uint64 {
-	if d.use() != nil {
+	if d.life.Use() != nil {
 		return 0
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return uint64(C.tml_handle(d.device))
 }
 
 // SetStream takes a host framework's context and immediate command list for all that follows: our work is queued in that context, comes
 // after what the list has got when a call begins, and is done when the call returns. The list itself is only waited for, so the host may
 // go on appending to it from its own threads. Context 0 is the list's; list 0 is one of our own; both 0: back to our own context. They stay
-// the host's, must outlive the Driver or the next SetStream, and the context what was allocated in it. After an error nothing changed.
+// the host's, must outlive the Driver or the next SetStream, and the context what was allocated in it: as long as such memory is here, another
+// context of a host's is a *ContextError. After an error nothing changed.
 func (d *Driver) SetStream(context, stream uint64) error {
-	d.bound.Lock()
-	defer d.bound.Unlock()
-	if d.closing {
-		return d.closedError()
-	}
-	if status := C.tml_bind_to(d.device, C.uint64_t(context), C.uint64_t(stream)); status.code != 0 {
-		return listFailure(d.name, status)
-	}
-	d.started = true
-	return nil
+	return d.life.Change(func() error {
+		bound := C.tml_bind_to(d.device, C.uint64_t(context), C.uint64_t(stream))
+		if bound.status.code != 0 {
+			return listFailure(d.name, bound.status)
+		}
+		if bound.kept != 0 {
+			return &ContextError{Device: d.name, Blocks: uint64(bound.kept)}
+		}
+		return nil
+	})
 }
 
 // Join makes command list `to` wait for what is queued on command list `from`; 0 is the device's stream. It waits for `from` itself, since
@@ -340,10 +331,10 @@ func (d *Driver) Join(from, to uint64) error {
 	if from == to {
 		return nil
 	}
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	if status := C.tml_join_lists(d.device, C.uint64_t(from), C.uint64_t(to)); status.code != 0 {
 		return listFailure(d.name, status)
 	}
@@ -353,15 +344,5 @@ func (d *Driver) Join(from, to uint64) error {
 // Close waits for the stream, gives back what was freed, the streams and the context. After an error it can be called again and goes on
 // where it failed.
 func (d *Driver) Close() error {
-	d.bound.Lock()
-	defer d.bound.Unlock()
-	if d.closed {
-		return nil
-	}
-	d.closing, d.started = true, false
-	if err := d.check(C.tml_close(d.device)); err != nil {
-		return fmt.Errorf("closing: %w", err)
-	}
-	d.closed = true
-	return nil
+	return d.life.Close(func() error { return d.check(C.tml_close(d.device)) })
 }

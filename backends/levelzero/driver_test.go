@@ -3,7 +3,6 @@ package levelzero_test
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ func TestContentsGoOutAndIn(t *testing.T) {
 	inAllModes(t, func(t *testing.T, r *rig) {
 		for i, n := range []int{1, 7, 4096, 70_000, 3 << 20} {
 			a := r.allocate(uint64(n))
-			content := noise(n, uint32(i))
+			content := soft.Noise(n, uint32(i))
 			r.write(a, content)
 			require.Equal(t, content, r.read(a, n))
 			r.free(a, uint64(n))
@@ -38,7 +37,7 @@ func TestOrder(t *testing.T) {
 			const n = 100_000
 			a, b := r.allocate(n), r.allocate(n)
 			for i := range 8 {
-				content := noise(n, uint32(i))
+				content := soft.Noise(n, uint32(i))
 				r.write(a, content) // clears its source
 				require.NoError(t, r.driver.CopyWithin(b, a, n))
 				require.NoError(t, r.driver.Fill(a, []byte{1, 2, 3, 4, 5}, n))
@@ -81,7 +80,7 @@ func TestAskingMakesNoContext(t *testing.T) {
 	released, err := r.driver.Trim()
 	require.NoError(t, err)
 	assert.Zero(t, released)
-	room, err := r.driver.Room(1 << 20)
+	room, err := r.driver.Room(1<<20, 1)
 	require.NoError(t, err)
 	assert.EqualValues(t, capacity-1<<20, room)
 	_, err = r.driver.Allocate(capacity + 1)
@@ -214,10 +213,10 @@ func TestTwoDevices(t *testing.T) {
 	a := open(t, nil, 0)
 	b := open(t, nil, 1)
 	x, y := a.allocate(1<<20), b.allocate(1<<20)
-	a.write(x, noise(1<<20, 1))
-	b.write(y, noise(1<<20, 2))
-	assert.Equal(t, noise(1<<20, 1), a.read(x, 1<<20))
-	assert.Equal(t, noise(1<<20, 2), b.read(y, 1<<20))
+	a.write(x, soft.Noise(1<<20, 1))
+	b.write(y, soft.Noise(1<<20, 2))
+	assert.Equal(t, soft.Noise(1<<20, 1), a.read(x, 1<<20))
+	assert.Equal(t, soft.Noise(1<<20, 2), b.read(y, 1<<20))
 	assert.NotEqual(t, a.driver.Facts().UUID, b.driver.Facts().UUID)
 	a.free(x, 1<<20)
 	require.NoError(t, a.driver.Synchronize())
@@ -294,56 +293,4 @@ func TestClosedDriver(t *testing.T) {
 	assert.NoError(t, driver.Synchronize())
 	_, err = driver.Memory()
 	assert.NoError(t, err)
-}
-
-// TestManyThreads: all operations at once, with contents checked, over a slow device.
-func TestManyThreads(t *testing.T) {
-	inAllModes(t, func(t *testing.T, r *rig) {
-		var group sync.WaitGroup
-		for worker := range 4 {
-			host, pointer := soft.Bytes(t, 10_000)
-			group.Go(func() {
-				for i := range 40 {
-					n := uint64(1 + (i*997+worker*31)%10_000)
-					a, err := r.driver.Allocate(n)
-					if !assert.NoError(t, err) {
-						return
-					}
-					mark := byte(worker*50 + i)
-					assert.NoError(t, r.driver.Fill(a, []byte{mark}, n))
-					assert.NoError(t, r.driver.CopyOut(pointer, a, n))
-					for _, b := range host[:n] {
-						if b != mark {
-							t.Errorf("worker %d, round %d: %d instead of %d", worker, i, b, mark)
-							return
-						}
-					}
-					assert.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n}))
-					if i%10 == worker {
-						assert.NoError(t, r.driver.Synchronize())
-						_, err := r.driver.Room(0)
-						assert.NoError(t, err)
-						_, err = r.driver.Memory()
-						assert.NoError(t, err)
-					}
-				}
-			})
-		}
-		group.Wait()
-	})
-}
-
-// TestNoAllocationOnTheHotPath: the pair makes no garbage in Go.
-func TestNoAllocationOnTheHotPath(t *testing.T) {
-	r := open(t, settings{"quarantine": 0}, 0)
-	r.free(r.allocate(1000), 1000)
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		address, err := r.driver.Allocate(1000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.driver.Free(gomem.Block{Address: address, Bytes: 1000}); err != nil {
-			t.Fatal(err)
-		}
-	}))
 }

@@ -35,14 +35,27 @@ type CapacityError struct {
 func (e *CapacityError) Error() string {
 	others := "what others use is not known"
 	if e.Others != gomem.Unknown {
-		others = fmt.Sprintf("%d used by others", e.Others)
+		others = gomem.SizeText(uint64(e.Others)) + " used by others"
 	}
-	return fmt.Sprintf("%s: no room for %d bytes: of %d, %d are allocated and %d are being freed, %s", e.Device, e.Requested, e.Total, e.Held, e.Pending, others)
+	return fmt.Sprintf("%s: no room for %s: of %s, %s allocated, %s being freed, %s",
+		e.Device, gomem.SizeText(e.Requested), gomem.SizeText(e.Total), gomem.SizeText(e.Held), gomem.SizeText(e.Pending), others)
 }
 
 // Unwrap gives the error that the driver should have given.
 func (e *CapacityError) Unwrap() error {
 	return failure(e.Device, C.tml_status{code: C.TML_OUT_OF_DEVICE_MEMORY, call: C.TML_CALL_zeMemAllocDevice})
+}
+
+// ContextError says that a host framework's context was refused because memory lies in another one of a host's. Memory is found, moved and freed in
+// its context, and the device knows two: its own, and one of a host's.
+type ContextError struct {
+	Device string
+	Blocks uint64 // that lie in the other context
+}
+
+func (e *ContextError) Error() string {
+	return fmt.Sprintf("%s: another Level Zero context of a host framework is in use: %d blocks of memory lie in it; free them, or unplug that framework, before this one is used",
+		e.Device, e.Blocks)
 }
 
 // names of the vendor's codes; the library tells none.

@@ -47,7 +47,7 @@ var operations = []operation{
 		}
 		return err
 	}},
-	{"Room", func(s *scene) error { _, err := s.driver.Room(1000); return err }},
+	{"Room", func(s *scene) error { _, err := s.driver.Room(1000, 1000); return err }},
 	{"Free", func(s *scene) error {
 		block := s.blocks[len(s.blocks)-1]
 		s.blocks = s.blocks[:len(s.blocks)-1]
@@ -90,7 +90,7 @@ func newScene(t testing.TB, r *rig, bound bool) *scene {
 		require.NoError(t, r.driver.SetStream(s.context, 0))
 	}
 	s.a, s.b = r.allocate(blockBytes), r.allocate(blockBytes)
-	s.blocks = append(s.blocks, gomem.Block{Address: r.host.memory(s.context, 5000), Bytes: 5000, How: gomem.HowLevelZero, Stream: s.other})
+	s.blocks = append(s.blocks, gomem.Block{Address: r.host.memory(s.context, 5000), Bytes: 5000, How: gomem.HowLevelZero})
 	extra := r.allocate(2000)
 	s.blocks = append(s.blocks, gomem.Block{Address: r.allocate(3000), Bytes: 3000})
 	require.NoError(t, r.driver.Fill(s.a, []byte{5}, blockBytes))

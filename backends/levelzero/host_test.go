@@ -43,11 +43,11 @@ func TestHostsList(t *testing.T) {
 				for i := range 3 {
 					r.host.fill(list, a, 9, blockBytes)
 					assert.Equal(t, byte(9), r.read(a, blockBytes)[blockBytes-1], "a copy out comes after what the host has queued")
-					r.write(a, noise(blockBytes, uint32(i)))
+					r.write(a, soft.Noise(blockBytes, uint32(i)))
 					r.host.fill(list, a, 4, 10)
 					copied := r.read(a, blockBytes)
 					assert.Equal(t, []byte{4, 4, 4, 4, 4, 4, 4, 4, 4, 4}, copied[:10], "what the host queues later comes later")
-					assert.Equal(t, noise(blockBytes, uint32(i))[10:], copied[10:])
+					assert.Equal(t, soft.Noise(blockBytes, uint32(i))[10:], copied[10:])
 					require.NoError(t, r.driver.Fill(a, []byte{7}, blockBytes))
 					r.host.fill(list, a, 5, 1)
 					r.host.wait(list)
@@ -112,6 +112,9 @@ func TestBlocksAreFreedInTheirContext(t *testing.T) {
 			require.NoError(t, r.driver.SetStream(context, 0))
 			lent := []uint64{r.allocate(100), r.allocate(100)}
 			theirs := []uint64{r.host.memory(context, 100), r.host.memory(context, 100)}
+			for _, address := range theirs {
+				require.NoError(t, r.driver.Adopt(gomem.Block{Address: address, Bytes: 100, How: gomem.HowLevelZero}))
+			}
 			freeOne := func() {
 				r.free(own[0], 100)
 				r.free(lent[0], 100)
@@ -143,7 +146,7 @@ func TestMemoryOfTwoContexts(t *testing.T) {
 				for i, pair := range [][2]uint64{{own, lent}, {lent, own}, {lent, lent}, {own, own}} {
 					to, from := pair[0], pair[1]
 					require.NoError(t, r.driver.Fill(to, []byte{1}, blockBytes))
-					content := noise(blockBytes, uint32(i))
+					content := soft.Noise(blockBytes, uint32(i))
 					r.write(from, content)
 					require.NoError(t, r.driver.CopyWithin(to+1, from, blockBytes/2-1))
 					require.NoError(t, r.driver.Fill(from+blockBytes/2, []byte{3}, 100))
@@ -206,8 +209,8 @@ func TestSetStreamRefusesWhatIsNone(t *testing.T) {
 		}
 		assert.Equal(t, stream, r.driver.Stream())
 		a := r.allocate(100)
-		r.write(a, noise(100, 1))
-		assert.Equal(t, noise(100, 1), r.read(a, 100), "nothing changed")
+		r.write(a, soft.Noise(100, 1))
+		assert.Equal(t, soft.Noise(100, 1), r.read(a, 100), "nothing changed")
 		r.free(a, 100)
 	}
 	r.host.Must("zeCommandListDestroy", list)
@@ -243,8 +246,8 @@ func TestLoaderThatCannotWaitForAList(t *testing.T) {
 		assert.Zero(t, driver.Stream(), "a queue")
 		a := r.allocate(100)
 		assert.ErrorContains(t, driver.Join(list, 0), "from version 1.6 of Level Zero on")
-		r.write(a, noise(100, 1))
-		assert.Equal(t, noise(100, 1), r.read(a, 100))
+		r.write(a, soft.Noise(100, 1))
+		assert.Equal(t, soft.Noise(100, 1), r.read(a, 100))
 		r.free(a, 100)
 		require.NoError(t, driver.Close())
 		r.host.Must("zeCommandListDestroy", list)
@@ -276,42 +279,13 @@ func TestJoin(t *testing.T) {
 	assert.Equal(t, byte(13), host[0], "the host's copy waits for our work")
 	r.free(a, blockBytes)
 	require.NoError(t, r.driver.SetStream(0, 0))
-	for _, handle := range []uint64{list, other} {
+	regular := r.host.AskLast("zeCommandListCreate", context, r.host.device, r.host.desc(0xf))
+	for _, none := range []uint64{0xdead0, regular} {
+		require.ErrorIs(t, r.driver.Join(0, none), gomem.ErrInvalidHandle, "told before the host's work is queued")
+		require.ErrorIs(t, r.driver.Join(none, 0), gomem.ErrInvalidHandle)
+	}
+	for _, handle := range []uint64{list, other, regular} {
 		r.host.Must("zeCommandListDestroy", handle)
 	}
 	r.host.Must("zeContextDestroy", context)
-}
-
-// TestFreeAfterAnotherList: adopted memory that another list of the host may still use stays until that list has passed.
-func TestFreeAfterAnotherList(t *testing.T) {
-	for _, mode := range hostModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			r := open(t, mode, 0)
-			context := r.host.context()
-			require.NoError(t, r.driver.SetStream(context, 0))
-			list := r.host.list(context, false)
-			a := r.host.memory(context, blockBytes)
-			require.NoError(t, r.software.Set("delay_us", 50_000))
-			for i := range 30 {
-				r.host.fill(list, a, byte(i), blockBytes)
-			}
-			require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: blockBytes, How: gomem.HowLevelZero, Stream: list}))
-			b := r.allocate(10) // looks whether the block is free
-			assert.GreaterOrEqual(t, r.driver.PendingFree(), uint64(blockBytes))
-			assert.Zero(t, r.software.Calls("zeMemFree")+r.software.Calls("zeMemFreeExt"))
-			require.NoError(t, r.software.Set("delay_us", 0))
-			require.NoError(t, r.driver.Synchronize(), "it waits for the list")
-			assert.Zero(t, r.driver.PendingFree())
-			r.host.wait(list) // nothing met freed memory
-
-			c := r.host.memory(context, 100) // a list that is gone uses nothing
-			r.host.Must("zeCommandListDestroy", list)
-			require.NoError(t, r.driver.Free(gomem.Block{Address: c, Bytes: 100, How: gomem.HowLevelZero, Stream: list}))
-			require.NoError(t, r.driver.Synchronize())
-			assert.Zero(t, r.driver.PendingFree())
-			r.free(b, 10)
-			require.NoError(t, r.driver.SetStream(0, 0))
-			r.host.Must("zeContextDestroy", context)
-		})
-	}
 }

@@ -165,3 +165,28 @@ tml_status tml_ask(const tml_api *api, tml_found found, tml_facts *facts) {
 	if (!status.code) status = ask_groups(api, found.device, facts);
 	return status.code ? status : ask_extensions(api, found.driver, facts);
 }
+
+/* ---- the loader's own version. The function is the loader's, and not one of the interface: it stands in no ze_api.h, so it is not in symbols.def. */
+
+typedef struct {
+	char name[64];
+	uint32_t specification;
+	tml_version version;
+} tml_component;
+_Static_assert(sizeof(tml_component) == 80 && offsetof(tml_component, version) == 68, "zel_component_version_t of the loader's ze_loader.h");
+
+bool tml_loader_version(uintptr_t function, tml_version *version) {
+	ze_result_t (*versions)(size_t *, tml_component *) = (ze_result_t (*)(size_t *, tml_component *))function;
+	size_t count = 0;
+	if (versions(&count, NULL) || !count) return false;
+	tml_component *components = calloc(count, sizeof *components);
+	if (!components) return false;
+	bool found = false;
+	if (!versions(&count, components))
+		for (size_t i = 0; i < count && !found; i++) {  /* its layers have versions, too */
+			found = !strncmp(components[i].name, "loader", sizeof components[i].name);
+			if (found) *version = components[i].version;
+		}
+	free(components);
+	return found;
+}

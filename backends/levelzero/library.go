@@ -121,6 +121,18 @@ func (l *Library) VersionText() string {
 	return versionText(uint32(l.devices[0].version))
 }
 
+// LoaderVersion is the loader's own version, "1.8.12"; "" before the start, and where it does not tell.
+func (l *Library) LoaderVersion() string {
+	l.starter.Lock()
+	defer l.starter.Unlock()
+	function := l.file.Lookup("zelLoaderGetVersions")
+	var version C.tml_version
+	if !l.started || function == 0 || !bool(C.tml_loader_version(C.uintptr_t(function), &version)) {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%d", version.major, version.minor, version.patch)
+}
+
 // specificationText writes a version of the specification as Symbols has it: 1006 is 1.6.
 func specificationText(version int) string { return fmt.Sprintf("%d.%d", version/1000, version%1000) }
 

@@ -70,7 +70,7 @@ func requireWorks(t *testing.T, library *levelzero.Library) levelzero.Facts {
 	require.NoError(t, err)
 	r := &rig{t: t, driver: driver, software: library.Software()}
 	a, b := r.allocate(1000), r.allocate(1000)
-	content := noise(1000, 1)
+	content := soft.Noise(1000, 1)
 	r.write(a, content)
 	require.NoError(t, driver.CopyWithin(b, a, 1000))
 	require.NoError(t, driver.Fill(a, []byte{1, 2, 3}, 1000))
@@ -175,6 +175,31 @@ func (l patched) Lookup(library dl.Handle, name string) uintptr {
 	return l.Loader.Lookup(library, name)
 }
 
+// TestLoaderVersion: the loader has a version of its own beside that of the interface, and tells it among those of its layers; an old one tells nothing.
+func TestLoaderVersion(t *testing.T) {
+	load := func(code string) *levelzero.Library {
+		library, err := levelzero.Load(patched{dl.System, compileC(t, code)}, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
+		require.NoError(t, err)
+		return library
+	}
+	const component = "#include <string.h>\nstruct c { char name[64]; unsigned spec; int major, minor, patch; };\n" +
+		"int zelLoaderGetVersions(unsigned long *n, struct c *c) { "
+	const loader = "strcpy(c[1].name, \"loader\"); c[1].major = 1; c[1].minor = 8; c[1].patch = 12; return 0; }\n"
+	for code, want := range map[string]string{
+		component + "*n = 2; if (!c) return 0; strcpy(c[0].name, \"loader layer\"); c[0].major = 7; " + loader: "1.8.12",
+		component + "*n = 1; if (!c) return 0; strcpy(c[0].name, \"tracing layer\"); return 0; }\n":            "",
+		component + "*n = 0; return 0; }\n":  "",
+		component + "return 0x78000001; }\n": "",
+		"int nothing;\n":                     "",
+	} {
+		library := load(code)
+		assert.Empty(t, library.LoaderVersion(), "before the start")
+		_, err := library.Count()
+		require.NoError(t, err)
+		assert.Equal(t, want, library.LoaderVersion(), code)
+	}
+}
+
 // TestDriverThatLiesAboutItsVersion: it says a version that has in-order lists, and refuses the flag.
 func TestDriverThatLiesAboutItsVersion(t *testing.T) {
 	extra := compileC(t, "int zeCommandListCreateImmediate(void *c, void *d, void *e, void **f) { return 0x7800000c; }\n")
@@ -252,8 +277,8 @@ func TestSeveralDrivers(t *testing.T) {
 		uuids[driver.Facts().UUID] = true
 		r := &rig{t: t, driver: driver, software: library.Software()}
 		a := r.allocate(100)
-		r.write(a, noise(100, uint32(ordinal)))
-		assert.Equal(t, noise(100, uint32(ordinal)), r.read(a, 100))
+		r.write(a, soft.Noise(100, uint32(ordinal)))
+		assert.Equal(t, soft.Noise(100, uint32(ordinal)), r.read(a, 100))
 		r.free(a, 100)
 		drivers = append(drivers, driver)
 	}

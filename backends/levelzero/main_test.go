@@ -3,7 +3,6 @@ package levelzero_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -41,14 +40,7 @@ const (
 // version is a version of the interface as drivers tell it.
 func version(minor int64) int64 { return 1<<16 | minor }
 
-func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"TMSOFT_DEVICES": "2", "TMSOFT_CAPACITY": fmt.Sprint(capacity)} {
-		if err := os.Setenv(name, value); err != nil {
-			panic(err)
-		}
-	}
-	soft.Main(m)
-}
+func TestMain(m *testing.M) { soft.MainOnTwo(m, capacity) }
 
 // library is the software driver, which is the same for all tests; what we know of it is asked anew.
 func library(t testing.TB) (*levelzero.Library, *softdriver.Control) {
@@ -163,7 +155,7 @@ func (r *rig) requireEmpty() {
 // requireLive sees that so many blocks are left on the device, now or soon.
 func (r *rig) requireLive(blocks int64) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return r.figure("live") == blocks }, 10*time.Second, time.Millisecond, "live blocks")
+	require.Eventually(r.t, func() bool { return r.figure("live") == blocks }, time.Minute, time.Millisecond, "live blocks")
 }
 
 func (r *rig) allocate(nbytes uint64) uint64 {
@@ -182,29 +174,11 @@ func (r *rig) free(address, nbytes uint64) {
 // write puts bytes on the device.
 func (r *rig) write(address uint64, content []byte) {
 	r.t.Helper()
-	host, pointer := soft.Bytes(r.t, len(content))
-	copy(host, content)
-	require.NoError(r.t, r.driver.CopyIn(address, pointer, uint64(len(content))))
-	clear(host) // it is no longer needed
+	soft.Write(r.t, r.driver, address, content)
 }
 
 // read gets bytes from the device.
 func (r *rig) read(address uint64, nbytes int) []byte {
 	r.t.Helper()
-	host, pointer := soft.Bytes(r.t, nbytes)
-	require.NoError(r.t, r.driver.CopyOut(pointer, address, uint64(nbytes)))
-	return append([]byte(nil), host...)
-}
-
-// noise is a content that repeats nowhere soon.
-func noise(n int, seed uint32) []byte {
-	content := make([]byte, n)
-	x := seed*2654435761 + 1
-	for i := range content {
-		x ^= x << 13
-		x ^= x >> 17
-		x ^= x << 5
-		content[i] = byte(x)
-	}
-	return content
+	return soft.Read(r.t, r.driver, address, nbytes)
 }

@@ -45,12 +45,13 @@ tml_status tml_lies_in(tml_device *d, ze_context_handle_t context, uint64_t addr
 /* The context in which a block was allocated, which is the one that it must be freed in. Where that cannot be asked now it is a guess, which
  * give_back corrects. */
 static ze_context_handle_t context_of(tml_device *d, uint64_t address, bool ours) {
-	if (!tml_two_contexts(d)) return d->own.context ? d->own.context : d->lent;
+	ze_context_handle_t own = d->own.context, lent = tml_lent(d);
+	if (!own || !lent) return own ? own : lent;
 	pthread_mutex_lock(&d->lock);
 	bool none_own = !d->live_own, none_lent = !d->live_lent;
 	pthread_mutex_unlock(&d->lock);
-	if (ours && none_own != none_lent) return none_own ? d->lent : d->own.context;
-	ze_context_handle_t first = ours ? d->own.context : d->lent, other = ours ? d->lent : d->own.context;
+	if (ours && none_own != none_lent) return none_own ? lent : own;
+	ze_context_handle_t first = ours ? own : lent, other = ours ? lent : own;
 	bool lies;
 	return tml_lies_in(d, first, address, &lies).code || lies ? first : other;
 }
@@ -76,10 +77,8 @@ static tml_status give_back(tml_device *d, tml_pending *node, bool keep_always) 
 	d->unsure += pages;
 	pthread_mutex_unlock(&d->lock);
 	tml_status status = release(d, node->context, node->address, &deferred);
-	if (status.code == TML_INVALID_ARGUMENT && tml_two_contexts(d)) {
-		ze_context_handle_t other = node->context == d->lent ? d->own.context : d->lent;
-		if (!release(d, other, node->address, &deferred).code) status = TML_OK;
-	}
+	ze_context_handle_t lent = tml_lent(d), other = node->context == d->own.context ? lent : d->own.context;
+	if (status.code == TML_INVALID_ARGUMENT && other && !release(d, other, node->address, &deferred).code) status = TML_OK;
 	bool keep = status.code && (keep_always || !final(status.code));
 	pthread_mutex_lock(&d->lock);
 	d->unsure -= pages;
@@ -117,7 +116,7 @@ static void look(tml_device *d) {
 static tml_pending *take_ready(tml_device *d) {
 	pthread_mutex_lock(&d->lock);
 	tml_pending *node = d->first;
-	if (node && (node->number > d->done || (node->after && tml_wait_for(d, node->after, 0).code))) node = NULL;
+	if (node && node->number > d->done) node = NULL;
 	if (node && !(d->first = node->next)) d->last = &d->first;
 	pthread_mutex_unlock(&d->lock);
 	return node;
@@ -131,10 +130,12 @@ static void reap_ready(tml_device *d) {
 	for (tml_pending *node; (node = take_ready(d)) && !give_back(d, node, true).code;) {}
 }
 
-/* Waits for a host's list that may use a block. One that is gone uses nothing any more. */
-static tml_status wait_after(tml_device *d, ze_command_list_handle_t after) {
-	tml_status status = after ? tml_wait_for(d, after, UINT64_MAX) : TML_OK;
-	return final(status.code) && !tml_lost(status.code) ? TML_OK : status;
+bool tml_reap(tml_device *d) {
+	reap_ready(d);
+	pthread_mutex_lock(&d->lock);
+	bool waits = d->first && d->first->number > d->done;  /* a block at the head that is out of use could not be freed */
+	pthread_mutex_unlock(&d->lock);
+	return waits;
 }
 
 static tml_status reap_all(tml_device *d) {
@@ -152,10 +153,7 @@ static tml_status reap_all(tml_device *d) {
 			append(d, node);
 			continue;
 		}
-		tml_status status = wait_after(d, node->after);
-		if (status.code) append(d, node);
-		else status = give_back(d, node, false);
-		first = tml_first(first, status);
+		first = tml_first(first, give_back(d, node, false));
 	}
 	return first;
 }
@@ -208,38 +206,58 @@ tml_status tml_synchronize(tml_device *d) {
 	return status;
 }
 
-/* The block is not live any more. What was no block of ours, which its free will tell, was not counted either. */
-static void forget(tml_device *d, uint64_t bytes, ze_context_handle_t context) {
-	pthread_mutex_lock(&d->lock);
-	uint64_t pages = in_pages(bytes, d->page), *live = context == d->own.context ? &d->live_own : &d->live_lent;
+/* A block is live no more, or not ours. What was no block, which its free will tell, was not counted either. The lock is held. */
+static void forget(tml_device *d, uint64_t bytes, ze_context_handle_t context, bool ours) {
+	bool own = context == d->own.context;
+	if (!ours) {
+		if (!own && d->adopted_lent) d->adopted_lent--;
+		return;
+	}
+	uint64_t pages = in_pages(bytes, d->page), *live = own ? &d->live_own : &d->live_lent;
 	d->held -= pages < d->held ? pages : d->held;
 	if (*live) --*live;
-	pthread_mutex_unlock(&d->lock);
 }
 
-/* A block of ours is somebody else's now: the core counts it no more, and neither does the rule of capacity, which sees it among the others'. It stays
- * one of its context's blocks, so that the context is not ended under it. */
-void tml_disown(tml_device *d, uint64_t bytes) {
-	pthread_mutex_lock(&d->lock);
-	uint64_t pages = in_pages(bytes, d->page);
-	d->held -= pages < d->held ? pages : d->held;
-	d->beyond += pages;
-	pthread_mutex_unlock(&d->lock);
+/* The driver's answer that an address is none of its memory is no failure of the question. */
+static tml_status answered(tml_status status) { return final(status.code) && !tml_lost(status.code) ? TML_OK : status; }
+
+tml_status tml_adopt(tml_device *d, uint64_t address, bool *known) {
+	ze_context_handle_t lent = tml_lent(d), own = d->own.context;
+	tml_status in_lent = TML_OK, in_own = TML_OK;
+	*known = false;
+	if (lent) in_lent = answered(tml_lies_in(d, lent, address, known));
+	if (*known) {
+		pthread_mutex_lock(&d->lock);
+		d->adopted_lent++;
+		pthread_mutex_unlock(&d->lock);
+		return TML_OK;
+	}
+	if (!tml_lost(in_lent.code) && own) in_own = answered(tml_lies_in(d, own, address, known));
+	return *known ? TML_OK : tml_first(in_lent, in_own);  /* it may lie where could not be asked */
 }
 
-tml_status tml_free(tml_device *d, uint64_t address, uint64_t bytes, bool ours, ze_command_list_handle_t after) {
-	if (after == d->host || after == d->now->list) after = NULL;
+/* The core counts the block no more, and neither does the rule of capacity, which sees one of ours among the others' from now on. */
+void tml_disown(tml_device *d, uint64_t address, uint64_t bytes, bool ours) {
 	ze_context_handle_t context = context_of(d, address, ours);
-	if (ours) forget(d, bytes, context);
+	pthread_mutex_lock(&d->lock);
+	forget(d, bytes, context, ours);
+	if (ours) d->beyond += in_pages(bytes, d->page);
+	pthread_mutex_unlock(&d->lock);
+}
+
+tml_status tml_free(tml_device *d, uint64_t address, uint64_t bytes, bool ours) {
+	ze_context_handle_t context = context_of(d, address, ours);
+	pthread_mutex_lock(&d->lock);
+	forget(d, bytes, context, ours);
+	pthread_mutex_unlock(&d->lock);
 	tml_pending *node = calloc(1, sizeof *node);
 	if (!node) {  /* no host memory for the list: wait now */
 		tml_status status = d->host ? tml_wait_for(d, d->host, UINT64_MAX) : TML_OK;
 		if (!status.code) status = tml_wait(d, d->now);
-		if (!status.code) status = wait_after(d, after);
 		bool deferred;
 		return status.code ? status : release(d, context, address, &deferred);
 	}
-	*node = (tml_pending){ .address = address, .bytes = bytes, .context = context, .after = after };
+	*node = (tml_pending){ .address = address, .bytes = bytes, .context = context };
 	__atomic_fetch_add(&d->pending_bytes, bytes, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&d->lock);
 	node->pages = in_pages(bytes, d->page);
@@ -354,12 +372,12 @@ static void conclude(tml_device *d, uint64_t bytes, uint64_t page, bool live) {
 	pthread_mutex_unlock(&d->lock);
 }
 
-static void learn_page(tml_device *d, void *address) {
+static void learn_page(tml_device *d, void *address, uint64_t bytes) {
 	ze_memory_allocation_properties_t properties = { .stype = TML_S_ALLOCATION_PROPERTIES };
 	tml_status status = TML_TRY(d->api, zeMemGetAllocProperties, d->now->context, address, &properties, NULL);
 	if (status.code || !properties.pageSize) return;  /* the next block tells */
 	pthread_mutex_lock(&d->lock);
-	bool alone = !d->live_own && !d->live_lent;  /* what was counted without pages would be given back with them */
+	bool alone = d->held == bytes;  /* what else was counted without pages would be given back with them */
 	if (alone && !d->page) d->page = properties.pageSize;
 	pthread_mutex_unlock(&d->lock);
 }
@@ -374,7 +392,7 @@ tml_block tml_allocate(tml_device *d, uint64_t bytes) {
 	enum { ALIGNMENT = 256 };  /* what arrays of other devices have */
 	void *address = NULL;
 	block.status = TML_TRY(d->api, zeMemAllocDevice, d->now->context, &desc, bytes, ALIGNMENT, d->found.device, &address);
-	if (!block.status.code && !page) learn_page(d, address);
+	if (!block.status.code && !page) learn_page(d, address, bytes);
 	conclude(d, bytes, page, !block.status.code);
 	block.address = block.status.code ? 0 : (uint64_t)(uintptr_t)address;
 	return block;

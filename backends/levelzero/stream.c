@@ -139,7 +139,7 @@ static tml_status find_stream(tml_device *d, uint64_t address, tml_stream **foun
 	if (!d->guest) {  /* it was given back when the host's context was left */
 		tml_stream *fresh = calloc(1, sizeof *fresh);
 		if (!fresh) status = (tml_status){ TML_OUT_OF_HOST_MEMORY, TML_CALL_zeCommandListCreateImmediate };
-		else fresh->context = d->lent;
+		else fresh->context = tml_lent(d);
 		d->guest = fresh;
 	}
 	if (!status.code) status = tml_open_stream(d, d->guest);

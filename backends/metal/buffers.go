@@ -69,14 +69,9 @@ func (d *Driver) Allocate(nbytes uint64) (address uint64, err error) {
 	return address, err
 }
 
-// Free releases the MTLBuffer. The device's work needs no waiting for: a command buffer keeps the buffers that it uses. Memory of the host
-// framework stays the framework's.
+// Free releases the MTLBuffer. The device's work needs no waiting for: a command buffer keeps the buffers that it uses.
 func (d *Driver) Free(block gomem.Block) error {
-	switch block.How {
-	case gomem.HowHost:
-		return nil
-	case gomem.HowDriver:
-	default:
+	if block.How != gomem.HowDriver {
 		return fmt.Errorf("%s: memory allocated by %v cannot be freed by Metal", d.name, block.How)
 	}
 	return d.use(func() error {
@@ -89,8 +84,8 @@ func (d *Driver) Free(block gomem.Block) error {
 	})
 }
 
-// CanFree knows what Allocate returned, and what need not be freed here.
-func (d *Driver) CanFree(how gomem.How) bool { return how == gomem.HowDriver || how == gomem.HowHost }
+// CanFree knows what Allocate returned.
+func (d *Driver) CanFree(how gomem.How) bool { return how == gomem.HowDriver }
 
 // Buffer is the MTLBuffer whose contents begin at an address, which kernels are given in place of the address; nil where Allocate did not
 // make it. It stays the Driver's.

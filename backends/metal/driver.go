@@ -73,17 +73,17 @@ func (d *Driver) settled(work func()) error {
 
 // CopyOut copies to host memory, which is complete at return.
 func (d *Driver) CopyOut(host unsafe.Pointer, address, nbytes uint64) error {
-	return d.settled(func() { gomem.CopyMemory(host, pointer(address), nbytes) })
+	return d.settled(func() { gomem.CopyMemory(host, common.Pointer(address), nbytes) })
 }
 
 // CopyIn copies from host memory, which is no longer needed at return.
 func (d *Driver) CopyIn(address uint64, host unsafe.Pointer, nbytes uint64) error {
-	return d.settled(func() { gomem.CopyMemory(pointer(address), host, nbytes) })
+	return d.settled(func() { gomem.CopyMemory(common.Pointer(address), host, nbytes) })
 }
 
 // CopyWithin is memmove.
 func (d *Driver) CopyWithin(destination, source, nbytes uint64) error {
-	return d.settled(func() { gomem.CopyMemory(pointer(destination), pointer(source), nbytes) })
+	return d.settled(func() { gomem.CopyMemory(common.Pointer(destination), common.Pointer(source), nbytes) })
 }
 
 // Fill repeats a pattern of any length.
@@ -91,7 +91,7 @@ func (d *Driver) Fill(address uint64, pattern []byte, nbytes uint64) error {
 	if len(pattern) == 0 {
 		return fmt.Errorf("%s: a pattern has at least one byte", d.name)
 	}
-	return d.settled(func() { gomem.FillMemory(pointer(address), pattern, nbytes) })
+	return d.settled(func() { gomem.FillMemory(common.Pointer(address), pattern, nbytes) })
 }
 
 // Synchronize waits for what the host framework has committed. A free has nothing to wait for.
@@ -140,7 +140,7 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	if left := d.buffers.count(); left > 0 {
-		return &BuffersLeftError{Device: d.name, Count: left}
+		return &common.BuffersLeftError{Device: d.name, Count: left}
 	}
 	d.objects.pooled(func() {
 		d.objects.release(d.queue)

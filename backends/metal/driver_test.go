@@ -87,7 +87,7 @@ func TestClose(t *testing.T) {
 	q := g.NewQueue()
 	require.NoError(t, d.SetStream(0, uint64(q.ID())))
 	address := allocate(t, d, 100)
-	var left *metal.BuffersLeftError
+	var left *common.BuffersLeftError
 	require.ErrorAs(t, d.Close(), &left)
 	assert.Equal(t, 1, left.Count)
 	copy(mac.Bytes(address, 100), "still there")

@@ -38,16 +38,6 @@ func (d *Driver) commandFailure(code int) error {
 	return failed
 }
 
-// BuffersLeftError says that a device cannot be closed while buffers of it are in use.
-type BuffersLeftError struct {
-	Device string
-	Count  int
-}
-
-func (e *BuffersLeftError) Error() string {
-	return fmt.Sprintf("%s: cannot be closed while %d buffers are in use; free them first", e.Device, e.Count)
-}
-
 // NotABufferError says that an address is not the beginning of a buffer that this device allocated and has not freed.
 type NotABufferError struct {
 	Device  string

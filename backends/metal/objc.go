@@ -3,6 +3,8 @@ package metal
 import (
 	"runtime"
 	"unsafe"
+
+	"github.com/tack-memory/tack-memory/backends/common"
 )
 
 // Object is an Objective-C object; 0 is nil. Who owns a reference to it stands where it is got: methods whose names begin with "new", "copy"
@@ -73,7 +75,7 @@ func (o *objects) text(receiver Object) string {
 	if address == 0 {
 		return ""
 	}
-	start := pointer(uint64(address))
+	start := common.Pointer(uint64(address))
 	length := 0
 	for *(*byte)(unsafe.Add(start, length)) != 0 {
 		length++
@@ -90,9 +92,3 @@ func (o *objects) pooled(work func()) {
 	defer o.PopPool(pool)
 	work()
 }
-
-// pointer turns the address of memory that is none of Go's into a pointer. Not inlined: the compiler of Go 1.26 breaks on a copy between two
-// addresses that it knows to be numbers.
-//
-//go:noinline
-func pointer(address uint64) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(nil), address) }

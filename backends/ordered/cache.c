@@ -110,7 +110,7 @@ void tmo_cache_forget(tmo_cache *c, uint64_t address) {
 bool tmo_cache_keep(tmo_cache *c, uint64_t address) {
 	tmo_block block;
 	pthread_mutex_lock(&c->lock);
-	bool keep = forget(c, address, &block) && block.bytes <= c->limit && c->count < TMO_MOST_KEPT;
+	bool keep = forget(c, address, &block) && block.bytes <= c->limit && c->count + c->out < TMO_MOST_KEPT;
 	if (keep) add(c, block);
 	pthread_mutex_unlock(&c->lock);
 	return keep;
@@ -119,8 +119,18 @@ bool tmo_cache_keep(tmo_cache *c, uint64_t address) {
 bool tmo_cache_evict(tmo_cache *c, bool all, tmo_block *block) {
 	pthread_mutex_lock(&c->lock);
 	/* One place stays free for the next block, so that it is an old one that has to go and not that. */
-	bool found = c->count > 0 && (all || c->bytes > c->limit || c->count == TMO_MOST_KEPT);
-	if (found) *block = remove_at(c, 0);
+	bool found = c->count > 0 && (all || c->bytes > c->limit || c->count + c->out == TMO_MOST_KEPT);
+	if (found) {
+		*block = remove_at(c, 0);
+		c->out++;
+	}
 	pthread_mutex_unlock(&c->lock);
 	return found;
+}
+
+void tmo_cache_evicted(tmo_cache *c, tmo_block block, bool back) {
+	pthread_mutex_lock(&c->lock);
+	c->out--;
+	if (back) add(c, block);
+	pthread_mutex_unlock(&c->lock);
 }

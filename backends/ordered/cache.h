@@ -22,6 +22,7 @@ typedef struct tmo_cache {
 	uint64_t limit;                /* bytes; more are not kept. Constant */
 	tmo_block kept[TMO_MOST_KEPT]; /* oldest first */
 	uint32_t count;
+	uint32_t out;                  /* blocks that are being freed: each has a place to come back to */
 	uint64_t bytes;                /* of all kept; atomic, read without the lock */
 	tmo_block *live;               /* the blocks in use: a hash table by address with linear probing; address 0: a free place */
 	uint64_t places, used;         /* of live; places is 0 or a power of two, and at most half of them are used */
@@ -38,7 +39,10 @@ void tmo_cache_note(tmo_cache *c, uint64_t address, uint64_t bytes);
 void tmo_cache_forget(tmo_cache *c, uint64_t address);
 /* A block was dropped and the device is done with it. False: it is not kept, and must be freed. */
 bool tmo_cache_keep(tmo_cache *c, uint64_t address);
-/* Takes the oldest kept block out for good: while the cache is over its limits or, with `all`, as long as there is one. */
+/* Takes the oldest kept block out, to be freed: while the cache is over its limits or, with `all`, as long as there is one. What was taken out must be told of by
+ * tmo_cache_evicted. */
 bool tmo_cache_evict(tmo_cache *c, bool all, tmo_block *block);
+/* That block is gone. back: it could not be freed, so it is kept as before. */
+void tmo_cache_evicted(tmo_cache *c, tmo_block block, bool back);
 static inline uint64_t tmo_cache_bytes(tmo_cache *c) { return __atomic_load_n(&c->bytes, __ATOMIC_RELAXED); }
 #endif

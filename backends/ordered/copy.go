@@ -11,19 +11,19 @@ import (
 
 // CopyOut copies to host memory, which is complete at return.
 func (d *Driver) CopyOut(host unsafe.Pointer, address, nbytes uint64) error {
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tmo_copy_out(d.device, host, C.uint64_t(address), C.uint64_t(nbytes)))
 }
 
 // CopyIn copies from host memory, which is no longer needed at return.
 func (d *Driver) CopyIn(address uint64, host unsafe.Pointer, nbytes uint64) error {
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tmo_copy_in(d.device, C.uint64_t(address), host, C.uint64_t(nbytes)))
 }
 
@@ -35,19 +35,19 @@ func (d *Driver) CopyWithin(destination, source, nbytes uint64) error {
 
 // CopyApart copies between ranges that do not overlap.
 func (d *Driver) CopyApart(destination, source, nbytes uint64) error {
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tmo_copy_within(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
 }
 
 // CopyInSteps copies between overlapping ranges, in steps of their distance.
 func (d *Driver) CopyInSteps(destination, source, nbytes uint64) error {
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tmo_move_in_steps(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
 }
 
@@ -58,9 +58,9 @@ func (d *Driver) Fill(address uint64, pattern []byte, nbytes uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tmo_fill(d.device, C.uint64_t(address), C.uint64_t(p.Low), C.uint64_t(p.High), C.uint32_t(p.Period), C.uint64_t(nbytes)))
 }

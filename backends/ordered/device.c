@@ -4,6 +4,9 @@
 /* The largest part of a device that the cache keeps. A program's working set of temporaries fits; what it does not use again for a while goes. */
 enum { CACHED_PART = 4 };
 
+/* The part of a device that may wait to be freed before a free that waits for the whole device is worth it. */
+enum { PENDING_PART = 16 };
+
 tmo_device *tmo_new(const tmo_vendor *vendor, const void *api, int device, uint64_t total, bool pools) {
 	tmo_device *d = calloc(1, sizeof *d);
 	if (!d) return NULL;
@@ -13,6 +16,7 @@ tmo_device *tmo_new(const tmo_vendor *vendor, const void *api, int device, uint6
 	d->pools = pools;
 	d->last = &d->first;
 	pthread_mutex_init(&d->lock, NULL);
+	d->most_pending = total / PENDING_PART;
 	tmo_cache_init(&d->cache, total / CACHED_PART);
 	return d;
 }

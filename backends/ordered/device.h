@@ -17,7 +17,7 @@
  * operations"; CHECK_SUPPORTED_DURING_CAPTURE of AMD's runtime): that breaks the capture. Whether any is, nobody tells. So `finish` is called
  * only where no wait for streams would do, and said there why.
  *
- * Locks: the caller (driver.go) holds its lock `bound` shared in every operation and exclusively in tmo_start, tmo_bind and tmo_close,
+ * Locks: the caller (driver.go) shares its `life` in every operation and has it alone in tmo_start, tmo_bind and tmo_close,
  * which change the context, the streams and the pool. The list of deferred frees and the cache have locks of their own. */
 #ifndef TMO_DEVICE_H
 #define TMO_DEVICE_H
@@ -34,8 +34,8 @@ typedef struct tmo_pending {
 	uint64_t address;
 	uint64_t bytes;
 	uint64_t event;  /* kept while the node waits for reuse, so that an event is made once and not for each free */
-	uint64_t stream; /* what may still use the block where event does not tell */
 	bool recorded;   /* event tells when the block may be freed */
+	bool refused;    /* its free failed: tmo_synchronize tries again and reports it, nobody else */
 	bool ordered;    /* it is freed in stream order, else with the plain call */
 	bool ours;       /* tmo_allocate made it, so that its size is known and it may be kept for reuse */
 } tmo_pending;
@@ -59,6 +59,7 @@ typedef struct tmo_device {
 	tmo_pending *first, **last, *spare;
 	uint32_t spares;
 	uint64_t pending_bytes; /* atomic; read without the lock */
+	uint64_t most_pending;  /* where the plain free waits: a free looks at the list only when this much waits. Constant */
 
 	tmo_cache cache;        /* empty where there are pools, and where the plain free does not wait */
 	bool was_full;          /* an allocation failed since then; atomic */
@@ -77,9 +78,11 @@ tmo_status tmo_close(tmo_device *d);
 
 /* ---- memory.c */
 tmo_result tmo_allocate(tmo_device *d, uint64_t bytes);
-/* ours: tmo_allocate made the block. stream_ordered: it came from a pool. stream: what orders the free (resolved: never "the device's"). */
-tmo_status tmo_free(tmo_device *d, uint64_t address, uint64_t bytes, bool ours, bool stream_ordered, uint64_t stream);
+/* ours: tmo_allocate made the block. stream_ordered: it came from a pool. */
+tmo_status tmo_free(tmo_device *d, uint64_t address, uint64_t bytes, bool ours, bool stream_ordered);
 void tmo_disown(tmo_device *d, uint64_t address); /* a block of ours is somebody else's now */
+/* Frees, without waiting, what the device is done with; *waits: more will be. Nothing while the device's stream is captured. */
+tmo_status tmo_reap(tmo_device *d, bool *waits);
 tmo_status tmo_synchronize(tmo_device *d);
 tmo_result tmo_trim(tmo_device *d);
 tmo_status tmo_empty_cache(tmo_device *d, uint64_t *released);  /* frees all that is kept; what cannot be freed now waits on the list */
@@ -128,6 +131,7 @@ void tmo_put_node(tmo_device *d, tmo_pending *node);
 tmo_status tmo_make_event(tmo_device *d, tmo_pending *node);
 tmo_status tmo_forget_events(tmo_device *d);            /* the context that they belong to is left */
 void tmo_append(tmo_device *d, tmo_pending *node);
+bool tmo_mark_late(tmo_device *d);                      /* gives those an event that got none at their free (a capture, for one); whether any but refused ones wait */
 tmo_pending *tmo_take_ready(tmo_device *d);             /* the head of the list, if its event has happened */
 tmo_pending *tmo_take_all(tmo_device *d);
 #endif

@@ -7,9 +7,8 @@ package ordered
 
 // The two operations of the hot path. They get the device as a number, so that nothing has to be checked for pointers.
 static inline tmo_result tmo_allocate_on(uintptr_t d, uint64_t bytes) { return tmo_allocate((tmo_device *)d, bytes); }
-static inline tmo_status tmo_free_on(uintptr_t d, uint64_t address, uint64_t bytes, int ours, int stream_ordered, uint64_t stream, int own) {
-	tmo_device *device = (tmo_device *)d;
-	return tmo_free(device, address, bytes, ours, stream_ordered, own ? device->stream : stream);
+static inline tmo_status tmo_free_on(uintptr_t d, uint64_t address, uint64_t bytes, int ours, int stream_ordered) {
+	return tmo_free((tmo_device *)d, address, bytes, ours, stream_ordered);
 }
 static inline tmo_status tmo_join_streams(tmo_device *d, uint64_t from, uint64_t to) {
 	uint64_t first = from ? from : d->stream, then = to ? to : d->stream;
@@ -26,7 +25,6 @@ import "C"
 import (
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -41,16 +39,15 @@ type Driver struct {
 	library *Library
 	facts   Facts
 	device  *C.tmo_device
+	life    *common.Life // guards the device's context, streams and pool
 
-	// bound guards the device's context, streams and pool: shared by operations, exclusive while these change.
-	bound   sync.RWMutex
-	started bool // the context, the stream and, where there are pools, the pool are there
-	closed  bool
+	hostCache atomic.Int64 // what a host framework's own cache keeps on the device, as it told
 }
 
 var (
 	_ gomem.Driver   = (*Driver)(nil)
 	_ gomem.Disowner = (*Driver)(nil)
+	_ gomem.Reaper   = (*Driver)(nil)
 )
 
 // Open opens a device under a name ("cuda:0"). It makes no context yet.
@@ -64,6 +61,7 @@ func (l *Library) Open(name string, ordinal int) (*Driver, error) {
 		return nil, fmt.Errorf("%s: no host memory for the device", name)
 	}
 	d := &Driver{name: name, library: l, facts: facts, device: device}
+	d.life = common.NewLife(name, func() error { return d.check(C.tmo_start(device)) })
 	// Not in Close: figures may be read after it. What the driver holds is given back by Close alone.
 	runtime.AddCleanup(d, func(device *C.tmo_device) { C.tmo_delete(device) }, device)
 	return d, nil
@@ -78,42 +76,6 @@ func (d *Driver) Facts() Facts { return d.facts }
 // Library is the library that the device belongs to.
 func (d *Driver) Library() *Library { return d.library }
 
-// use begins an operation: on success bound is held shared, and the device has a context.
-func (d *Driver) use() error {
-	d.bound.RLock()
-	if d.started {
-		return nil
-	}
-	d.bound.RUnlock()
-	if err := d.start(); err != nil {
-		return err
-	}
-	d.bound.RLock()
-	if !d.started { // closed in between
-		d.bound.RUnlock()
-		return d.closedError()
-	}
-	return nil
-}
-
-func (d *Driver) start() error {
-	d.bound.Lock()
-	defer d.bound.Unlock()
-	if d.closed {
-		return d.closedError()
-	}
-	if d.started {
-		return nil
-	}
-	if err := d.check(C.tmo_start(d.device)); err != nil {
-		return err
-	}
-	d.started = true
-	return nil
-}
-
-func (d *Driver) closedError() error { return fmt.Errorf("%s: %w", d.name, common.ErrClosed) }
-
 func (d *Driver) check(status C.tmo_status) error {
 	if status.code == 0 {
 		return nil
@@ -126,11 +88,11 @@ func (d *Driver) Allocate(nbytes uint64) (address uint64, err error) {
 	if nbytes > d.facts.Total {
 		return 0, d.tooLarge()
 	}
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return 0, err
 	}
 	result := C.tmo_allocate_on(d.handle(), C.uint64_t(nbytes))
-	d.bound.RUnlock()
+	d.life.Done()
 	if result.status.code != 0 {
 		return 0, d.check(result.status)
 	}
@@ -151,17 +113,17 @@ func (d *Driver) tooLarge() error {
 }
 
 // Disown forgets a block that the driver has made: it is never kept for reuse.
-func (d *Driver) Disown(address, _ uint64) {
-	d.bound.RLock()
-	defer d.bound.RUnlock()
-	C.tmo_disown(d.device, C.uint64_t(address))
+func (d *Driver) Disown(block gomem.Block) {
+	d.life.Look()
+	defer d.life.Done()
+	C.tmo_disown(d.device, C.uint64_t(block.Address))
 }
 
-// Free gives a block back in the order of block.Stream. Where its kind of memory has no stream-ordered free, and where the driver refuses
+// Free gives a block back in the order of the device's stream. Where its kind of memory has no stream-ordered free, and where the driver refuses
 // a free that could work later (during a capture, for one), the block waits on a list: PendingFree counts it, later calls and Synchronize
-// free it. The error is one that will not go away: a block that is none of the driver's, or a lost device.
+// free it. So does a later Free, which waits for the device only where the vendor's own call does so, and a good part of the device waits on the list. The error is one that will not go away: a block that is none of the driver's, or a lost device.
 func (d *Driver) Free(block gomem.Block) error {
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
 	ours, ordered := C.int(0), C.int(0)
@@ -175,61 +137,70 @@ func (d *Driver) Free(block gomem.Block) error {
 	case d.library.vendor.Ordered:
 		ordered = 1
 	default:
-		d.bound.RUnlock()
+		d.life.Done()
 		return fmt.Errorf("%s: memory allocated by %v cannot be freed by %s", d.name, block.How, d.library.vendor.Name)
 	}
-	own := C.int(0)
-	if block.Stream == 0 {
-		own = 1
-	}
-	status := C.tmo_free_on(d.handle(), C.uint64_t(block.Address), C.uint64_t(block.Bytes), ours, ordered, C.uint64_t(block.Stream), own)
-	d.bound.RUnlock()
+	status := C.tmo_free_on(d.handle(), C.uint64_t(block.Address), C.uint64_t(block.Bytes), ours, ordered)
+	d.life.Done()
 	return d.check(status)
+}
+
+// Reap frees what waits to be freed and the device is done with. Where the vendor's free waits for the device, it does so only while the device's
+// stream has nothing to do.
+func (d *Driver) Reap() (waits bool, err error) {
+	if !d.life.Shared() {
+		return false, nil
+	}
+	defer d.life.Done()
+	var more C.bool
+	err = d.check(C.tmo_reap(d.device, &more))
+	return bool(more), err
 }
 
 // Synchronize waits for the device's stream, and frees what waits to be freed.
 func (d *Driver) Synchronize() error {
-	if !d.shared() {
+	if !d.life.Shared() {
 		return nil
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tmo_synchronize(d.device))
-}
-
-// shared is use for calls that have nothing to do on a device without a context.
-func (d *Driver) shared() bool {
-	d.bound.RLock()
-	if !d.started {
-		d.bound.RUnlock()
-		return false
-	}
-	return true
 }
 
 // Trim waits for the stream and gives what pools keep back to the system: our own pool's, and that of the device's current pool, which is
 // where a host framework's stream-ordered allocations come from and where adopted memory goes back to.
 func (d *Driver) Trim() (released uint64, err error) {
-	if !d.shared() {
+	if !d.life.Shared() {
 		return 0, nil
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	result := C.tmo_trim(d.device)
 	return uint64(result.value), d.check(result.status)
 }
 
 // Memory asks the driver. On a device without a context it knows the total only: asking for more would make one.
 func (d *Driver) Memory() (gomem.DriverMemory, error) {
-	memory := gomem.DriverMemory{Free: gomem.Unknown, Total: int64(d.facts.Total), Allocated: gomem.Unknown, LargestFree: gomem.Unknown}
-	if !d.shared() {
+	memory := gomem.DriverMemory{Free: gomem.Unknown, Total: int64(d.facts.Total), Cached: d.hostCache.Load(), Allocated: gomem.Unknown, LargestFree: gomem.Unknown}
+	if !d.life.Shared() {
 		return memory, nil
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	figures := C.tmo_memory(d.device)
 	if err := d.check(figures.status); err != nil {
 		return gomem.DriverMemory{}, err
 	}
-	memory.Free, memory.Total, memory.Cached = int64(figures.free), int64(figures.total), int64(figures.cached)
+	memory.Free, memory.Total = int64(figures.free), int64(figures.total)
+	memory.Cached += int64(figures.cached)
 	return memory, nil
+}
+
+// SetHostCache tells how many bytes the host framework's own cache of dropped buffers keeps for later use, for Memory to report as cached
+// beside what the pools keep: for the driver they are in use. Without a framework it is 0.
+func (d *Driver) SetHostCache(nbytes int64) error {
+	if nbytes < 0 {
+		return fmt.Errorf("%s: a cache cannot keep %d bytes", d.name, nbytes)
+	}
+	d.hostCache.Store(nbytes)
+	return nil
 }
 
 // CanFree knows the vendor's own calls, as far as the library has them.
@@ -246,26 +217,17 @@ func (d *Driver) PendingFree() uint64 {
 // Stream is the handle of the stream that everything is queued on. Who asks for it is going to use the device, so it is made if need be;
 // 0 when that fails, and for a host framework's legacy default stream.
 func (d *Driver) Stream() uint64 {
-	if d.use() != nil {
+	if d.life.Use() != nil {
 		return 0
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return uint64(C.tmo_publish_stream(d.device))
 }
 
 // SetStream takes a host framework's context (0: the primary one) and stream (0: the context's legacy default stream) for all that
 // follows. They stay the framework's and must outlive the Driver, or the next SetStream. After an error nothing changed.
 func (d *Driver) SetStream(context, stream uint64) error {
-	d.bound.Lock()
-	defer d.bound.Unlock()
-	if d.closed {
-		return d.closedError()
-	}
-	if err := d.check(C.tmo_bind(d.device, C.uint64_t(context), C.uint64_t(stream))); err != nil {
-		return err
-	}
-	d.started = true
-	return nil
+	return d.life.Change(func() error { return d.check(C.tmo_bind(d.device, C.uint64_t(context), C.uint64_t(stream))) })
 }
 
 // Join makes stream `to` wait for what is queued on stream `from`; 0 is the device's stream.
@@ -273,24 +235,15 @@ func (d *Driver) Join(from, to uint64) error {
 	if from == to {
 		return nil
 	}
-	if err := d.use(); err != nil {
+	if err := d.life.Use(); err != nil {
 		return err
 	}
-	defer d.bound.RUnlock()
+	defer d.life.Done()
 	return d.check(C.tmo_join_streams(d.device, C.uint64_t(from), C.uint64_t(to)))
 }
 
 // Close waits for the stream, gives back what was freed, the pool, the stream and the context. After an error it can be called again and
 // goes on where it failed.
 func (d *Driver) Close() error {
-	d.bound.Lock()
-	defer d.bound.Unlock()
-	if d.closed {
-		return nil
-	}
-	if err := d.check(C.tmo_close(d.device)); err != nil {
-		return fmt.Errorf("closing: %w", err)
-	}
-	d.closed, d.started = true, false
-	return nil
+	return d.life.Close(func() error { return d.check(C.tmo_close(d.device)) })
 }

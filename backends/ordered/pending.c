@@ -24,7 +24,7 @@ static void keep(tmo_device *d, tmo_pending *node) {
 }
 
 void tmo_put_node(tmo_device *d, tmo_pending *node) {
-	node->recorded = false;
+	node->recorded = node->refused = false;
 	pthread_mutex_lock(&d->lock);
 	bool room = d->spares < MOST_SPARES;
 	if (room) keep(d, node);
@@ -66,6 +66,18 @@ void tmo_append(tmo_device *d, tmo_pending *node) {
 	*d->last = node;
 	d->last = &node->next;
 	pthread_mutex_unlock(&d->lock);
+}
+
+bool tmo_mark_late(tmo_device *d) {
+	bool waits = false;
+	pthread_mutex_lock(&d->lock);
+	for (tmo_pending *node = d->first; node; node = node->next) {
+		if (node->refused) continue;
+		waits = true;
+		if (!node->recorded) node->recorded = !tmo_make_event(d, node).code && !TMO_CALL(d, event_record, node->event, d->stream).code;
+	}
+	pthread_mutex_unlock(&d->lock);
+	return waits;
 }
 
 tmo_pending *tmo_take_ready(tmo_device *d) {

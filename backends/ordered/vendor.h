@@ -103,4 +103,17 @@ typedef struct tmo_vendor {
 	tmo_status (*fill16)(const void *api, uint64_t address, uint16_t value, uint64_t count, uint64_t stream);
 	tmo_status (*fill32)(const void *api, uint64_t address, uint32_t value, uint64_t count, uint64_t stream);
 } tmo_vendor;
+
+/* The part of the table that a backend's adapters fill by their names, which are those of the fields. (`free` is a name of C's.) */
+#define TMO_ADAPTERS \
+	.retain = retain, .release = release, .enter = enter, .leave = leave, .finish = finish, \
+	.exchange_mode = exchange_mode, \
+	.stream_create = stream_create, .stream_destroy = stream_destroy, .stream_synchronize = stream_synchronize, .stream_query = stream_query, \
+	.stream_wait = stream_wait, .not_capturing = not_capturing, \
+	.event_create = event_create, .event_destroy = event_destroy, .event_record = event_record, .event_query = event_query, \
+	.event_synchronize = event_synchronize, \
+	.allocate = allocate, .free = free_plain, .allocate_ordered = allocate_ordered, .free_ordered = free_ordered, .memory = memory, \
+	.pool_create = pool_create, .pool_destroy = pool_destroy, .pool_keep_all = pool_keep_all, .pool_figures = pool_figures, .pool_trim = pool_trim, \
+	.current_pool = current_pool, \
+	.copy_out = copy_out, .copy_in = copy_in, .copy_within = copy_within, .fill8 = fill8, .fill16 = fill16, .fill32 = fill32
 #endif
