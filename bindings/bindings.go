@@ -48,6 +48,17 @@ func ConfigureSim(capacities string) (err error) {
 	return nil
 }
 
+// SetSimCPU makes the device "sim-cpu:0", on which a host framework's CPU backend computes, or makes it another one while nothing is allocated on it.
+// capacity is in bytes, -1: as much as the system gives. mode is what becomes of the addresses of freed memory: "fresh" (never used again) or
+// "reuse" (at once).
+func SetSimCPU(capacity int64, mode string) (err error) {
+	defer rescue(&err)
+	if err := engine.SetSimCPU(capacity, mode); err != nil {
+		return failure(wire.ValueError{Text: err.Error()})
+	}
+	return nil
+}
+
 // Devices lists the devices of all kinds as JSON: a list of {name, kind, ordinal, usable, library, version, total, pools, why, product, uuid,
 // notes}. A kind that cannot be used has one entry, with the reason in why. A total of null is unknown. It loads the vendors' libraries,
 // and makes no context on a device.

@@ -173,13 +173,15 @@ func TestBadArguments(t *testing.T) {
 		"limit":           SetHostLimit(-2),
 		"check":           Check(99),
 		"cache":           SetHostCache(99, 1),
-		"cache not Metal": SetHostCache(index, 1),
+		"cache negative":  SetHostCache(index, -2),
 		"object":          second(MetalBuffer(99, 1)),
 		"object no Metal": second(MetalBuffer(index, 1)),
 		"sim":             ConfigureSim("1 GiB"),
 		"sim empty":       ConfigureSim(""),
 		"sim negative":    ConfigureSim("-1"),
 		"sim too late":    ConfigureSim("1048576"),
+		"sim-cpu size":    SetSimCPU(0, "fresh"),
+		"sim-cpu mode":    SetSimCPU(1, "stale"),
 	} {
 		assert.Equal(t, "value", told(t, err).Kind, name)
 	}

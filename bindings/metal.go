@@ -7,8 +7,8 @@ import (
 
 // What an adapter of a host framework on Metal needs. Metal has no pool of its own to ask, and its kernels take objects and not addresses.
 
-// SetHostCache tells how many bytes the host framework's own pool keeps on a Metal device for later use; memory_info shows them as cached. -1:
-// it cannot tell. An adapter calls it whenever its host's pool changes, and with 0 when it is unplugged.
+// SetHostCache tells how many bytes the host framework's own pool or cache keeps on a device (CUDA, HIP, Metal) for later use; memory_info shows
+// them as cached. -1 (Metal): it cannot tell. An adapter calls it whenever its host's pool changes, and with 0 when it is unplugged.
 func SetHostCache(index int64, nbytes int64) (err error) {
 	defer rescue(&err)
 	if _, err := deviceAt(index); err != nil {

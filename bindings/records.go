@@ -31,6 +31,7 @@ type deviceInfo struct {
 	RestoredBytes   int64 `json:"restored_bytes"`
 	Live            int64 `json:"live"` // buffers
 	DriverPending   int64 `json:"driver_pending"`
+	Unfreed         int64 `json:"unfreed"` // the driver failed to free them; the log has said why
 	DeviceFree      int64 `json:"device_free"`
 	DeviceTotal     int64 `json:"device_total"`
 	Cached          int64 `json:"cached"`
@@ -42,7 +43,7 @@ func infoOf(i gomem.Info) deviceInfo {
 	return deviceInfo{
 		InUse: i.InUse, Peak: i.Peak, Spilled: i.Spilled, Reserved: i.Reserved, PendingFree: i.PendingFree, Budget: i.Budget, Strict: i.Strict != 0,
 		OverBudgetCount: i.OverBudgetCount, SpillCount: i.SpillCount, RestoreCount: i.RestoreCount, SpilledBytes: i.SpilledBytes,
-		RestoredBytes: i.RestoredBytes, Live: i.Live, DriverPending: i.DriverPending, DeviceFree: i.Driver.Free, DeviceTotal: i.Driver.Total,
+		RestoredBytes: i.RestoredBytes, Live: i.Live, DriverPending: i.DriverPending, Unfreed: i.Unfreed, DeviceFree: i.Driver.Free, DeviceTotal: i.Driver.Total,
 		Cached: i.Driver.Cached, DriverAllocated: i.Driver.Allocated, LargestFree: i.Driver.LargestFree,
 	}
 }

@@ -126,16 +126,63 @@ static int parse_range(PyObject *ptr, PyObject *nbytes, uint64_t *address, int64
 	return 0;
 }
 
+/* Room for what is to be adopted: the reservation that was given, used up whatever comes, or a new one. This is the part of an adoption that may spill, and that
+ * Ctrl-C can end; the adoption itself then waits for nothing. 0, or -1 with an exception. */
+static int take_room(tm_reservation *reservation, tm_call *adoption)
+{
+	if (reservation && reservation->token && reservation->nbytes >= adoption->nbytes) {
+		adoption->token = reservation->token; /* under the GIL, so that no other call takes it, too */
+		reservation->token = 0;
+		return 0;
+	}
+	if (reservation) give_up(reservation);
+	tm_call room = *adoption;
+	room.op = TM_OP_RESERVE_TO_ADOPT;
+	if (tm_perform(&room, tm_devices[room.device].books->budget < 0 ? TM_SHORT : tm_bringing(room.device, room.nbytes))) return -1;
+	adoption->token = room.token;
+	return 0;
+}
+
+/* Where a host keeps its pointer: a dict and a key. A signal handler that raises runs when adopt() or disown() has returned and before its caller has stored the
+ * result, which is lost then: the Buffer takes the memory with it while the host goes on with its pointer. So what owns the memory is put there before they return. */
+typedef struct place {
+	PyObject *dict, *key; /* borrowed; NULL: none is given */
+} place;
+
+static int parse_place(PyObject *into, place *place)
+{
+	*place = (struct place){NULL, NULL};
+	if (!tm_given(into)) return 0;
+	if (!PyTuple_CheckExact(into) || PyTuple_GET_SIZE(into) != 2 || !PyDict_CheckExact(PyTuple_GET_ITEM(into, 0)) ||
+	    !PyUnicode_CheckExact(PyTuple_GET_ITEM(into, 1))) {
+		PyErr_Format(PyExc_TypeError, "into must be (dict, str), not %R", into);
+		return -1;
+	}
+	*place = (struct place){PyTuple_GET_ITEM(into, 0), PyTuple_GET_ITEM(into, 1)};
+	return 0;
+}
+
+/* Puts back what was there (NULL: nothing), with an exception set. It replaces a value or takes one away, which needs no memory. */
+static void put_back(const place *place, PyObject *before)
+{
+	PyObject *type, *value, *traceback;
+	PyErr_Fetch(&type, &value, &traceback);
+	if (before ? PyDict_SetItem(place->dict, place->key, before) : PyDict_DelItem(place->dict, place->key)) PyErr_WriteUnraisable(place->dict);
+	PyErr_Restore(type, value, traceback);
+}
+
 static PyObject *adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
-	static tm_signature signature = {"adopt", 3, 2, {"ptr", "nbytes", "device", "how", "stream", "reserved", "movable", "reason", "label"}};
-	PyObject *value[9], *label, *origin;
+	static tm_signature signature = {"adopt", 3, 2, {"ptr", "nbytes", "device", "how", "stream", "reserved", "movable", "reason", "label", "into"}};
+	PyObject *value[10], *label, *origin, *before = NULL;
+	place place;
 	if (tm_arguments(&signature, args, nargs, names, value)) return NULL;
 	if (!value[3]) return PyErr_Format(PyExc_TypeError, "adopt() misses its argument 'how': the call that allocated the memory");
 	int device = tm_resolve_device(value[2]);
 	tm_call call = {.op = TM_OP_ADOPT, .device = (uint32_t)device};
 	int64_t nbytes;
-	if (device < 0 || parse_range(value[0], value[1], &call.address, &nbytes) || parse_how(value[3], &call.how)) return NULL;
+	if (device < 0 || parse_range(value[0], value[1], &call.address, &nbytes) || parse_how(value[3], &call.how) || parse_place(value[9], &place))
+		return NULL;
 	call.nbytes = (uint64_t)nbytes;
 	if (tm_given(value[4])) {
 		if (tm_parse_handle(value[4], "stream", &call.stream) || !tm_lasting_stream(device, call.stream)) return NULL;
@@ -153,27 +200,53 @@ static PyObject *adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs
 		tm_raise_forked();
 		return NULL;
 	}
-	if (tm_new_buffer_texts(&call, value[6], value[7], value[8], &label, &origin)) return NULL;
-	if (reservation) { /* used up, whatever comes; taken under the GIL, so that no other call takes it, too */
-		call.token = reservation->token;
-		reservation->token = 0;
+	tm_buffer *buffer = tm_buffer_ready((uint32_t)device);
+	if (!buffer) return NULL;
+	if (tm_new_buffer_texts(&call, value[6], value[7], value[8], &label, &origin)) goto failed;
+	if (take_room(reservation, &call)) goto failed_with_texts;
+	/* From here to the return no Python code runs, so no signal handler can raise: see is_final in task.c. In its place the Buffer looks freed until the memory is
+	 * its own. */
+	if (place.dict) {
+		before = Py_XNewRef(PyDict_GetItemWithError(place.dict, place.key));
+		if (PyErr_Occurred() || PyDict_SetItem(place.dict, place.key, (PyObject *)buffer)) goto failed_with_room;
 	}
-	if (tm_perform(&call, reservation || tm_devices[device].books->budget < 0 ? TM_SHORT : tm_bringing((uint32_t)device, (uint64_t)nbytes))) {
-		Py_XDECREF(label);
-		Py_XDECREF(origin);
-		return NULL;
+	if (tm_perform(&call, TM_SHORT)) {
+		if (place.dict) put_back(&place, before);
+		goto failed_with_texts;
 	}
-	return tm_buffer_new(&call, label, origin);
+	Py_XDECREF(before);
+	tm_buffer_become(buffer, &call, label, origin);
+	return (PyObject *)buffer;
+failed_with_room:
+	call.op = TM_OP_UNRESERVE;
+	tm_release(&call);
+failed_with_texts:
+	Py_XDECREF(before);
+	Py_XDECREF(label);
+	Py_XDECREF(origin);
+failed:
+	Py_DECREF(buffer);
+	return NULL;
 }
 
-static PyObject *disown(PyObject *module, PyObject *object)
+static PyObject *disown(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
-	if (!Py_IS_TYPE(object, tm_buffer_type)) return PyErr_Format(PyExc_TypeError, "disown() takes a Buffer, not %.100s", Py_TYPE(object)->tp_name);
-	tm_buffer *buffer = (tm_buffer *)object;
+	static tm_signature signature = {"disown", 1, 1, {"buffer", "into"}};
+	PyObject *value[2];
+	place place;
+	if (tm_arguments(&signature, args, nargs, names, value)) return NULL;
+	if (!Py_IS_TYPE(value[0], tm_buffer_type)) return PyErr_Format(PyExc_TypeError, "disown() takes a Buffer, not %.100s", Py_TYPE(value[0])->tp_name);
+	if (parse_place(value[1], &place)) return NULL;
+	if (place.dict && !PyDict_GetItemWithError(place.dict, place.key))
+		return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "nothing is kept under %R: a pointer can only take the place of something", place.key);
+	tm_buffer *buffer = (tm_buffer *)value[0];
 	uint64_t address;
-	/* The long part first, where Ctrl-C can end it; what follows hands out the address, and nothing may come in between. */
+	/* First, so that a freed buffer or one for which there is no room is told of while it is still whole. */
 	if (tm_make_resident(buffer, &address)) return NULL;
-	return tm_buffer_disown(buffer);
+	PyObject *pointer = tm_buffer_disown(buffer);
+	/* Replacing what is there needs no memory. */
+	if (pointer && place.dict && PyDict_SetItem(place.dict, place.key, pointer)) Py_CLEAR(pointer);
+	return pointer;
 }
 
 /* ---- wrap */
@@ -223,7 +296,9 @@ int tm_adopt_init(PyObject *module)
 PyMethodDef tm_adopt_methods[] = {
 	{"reserve", TM_KEYWORDS(reserve), TM_DOC_RESERVE},
 	{"adopt", TM_KEYWORDS(adopt), TM_DOC_ADOPT},
-	{"disown", disown, METH_O, "disown(buffer, /)\n--\n\nThe opposite of adopt: makes it resident, forgets it, and returns its pointer; the caller owns the memory."},
+	{"disown", TM_KEYWORDS(disown),
+		"disown(buffer, *, into=None)\n--\n\nThe opposite of adopt: makes it resident, forgets it, and returns its pointer; the caller owns the memory. into: a dict and a\n"
+		"key in it, which is the pointer then."},
 	{"wrap", TM_KEYWORDS(wrap), TM_DOC_WRAP},
 	{"make_room", TM_KEYWORDS(make_room),
 		"make_room(nbytes, device=None, *, relieved=False)\n--\n\nA host's own allocation of nbytes failed: spills at least as much. Returns the bytes freed, 0 when nothing is left.\n"

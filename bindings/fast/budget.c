@@ -13,7 +13,6 @@ static PyObject *set_memory_budget(PyObject *module, PyObject *const *args, Py_s
 	if (device < 0) return NULL;
 	int64_t bytes = -1;
 	if (value[0] != Py_None && (bytes = tm_parse_size(value[0], device)) < 0) return NULL;
-	if (bytes == 0) return PyErr_Format(PyExc_ValueError, "a budget of 0 bytes would refuse everything: give None for no budget");
 	int strict = value[2] ? PyObject_IsTrue(value[2]) : 0;
 	bool child;
 	if (strict < 0 || tm_check_fork(device, &child)) return NULL;
@@ -116,6 +115,19 @@ static PyObject *spill_all(PyObject *module, PyObject *const *args, Py_ssize_t n
 	return tm_perform(&call, TM_LONG) ? NULL : PyLong_FromLongLong(call.result);
 }
 
+static PyObject *spill_to_budget(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+	static tm_signature signature = {"spill_to_budget", 1, 0, {"device"}};
+	int device = one_device(&signature, args, nargs, names);
+	bool child;
+	if (device < 0 || tm_check_fork(device, &child)) return NULL;
+	if (child) return PyLong_FromLong(0);
+	tm_books *books = tm_devices[device].books;
+	int64_t over = __atomic_load_n(&books->in_use, __ATOMIC_RELAXED) - __atomic_load_n(&books->budget, __ATOMIC_RELAXED);
+	tm_call call = {.op = TM_OP_SPILL_TO_BUDGET, .device = (uint32_t)device};
+	return tm_perform(&call, over > 0 ? (uint64_t)over + tm_devices[device].largest : 1) ? NULL : PyLong_FromLongLong(call.result);
+}
+
 static PyObject *restore_all(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
 	static tm_signature signature = {"restore_all", 1, 0, {"device"}};
@@ -129,7 +141,8 @@ static PyObject *restore_all(PyObject *module, PyObject *const *args, Py_ssize_t
 
 PyMethodDef tm_budget_methods[] = {
 	{"set_memory_budget", TM_KEYWORDS(set_memory_budget),
-		"set_memory_budget(size, /, device=None, *, strict=False)\n--\n\nThe budget of a device, None for none; returns the one before. Lowering it spills at once what can be."},
+		"set_memory_budget(size, /, device=None, *, strict=False)\n--\n\nThe budget of a device, None for none; returns the one before. Lowering it spills at once what can be. 0 is a budget\n"
+		"here, for simulated devices: what is not in use is spilled. (The public function refuses it: there it would be a slip of the pen.)"},
 	{"get_memory_budget", TM_KEYWORDS(get_memory_budget), "get_memory_budget(device=None)\n--\n\nBytes, or None."},
 	{"get_strict", TM_KEYWORDS(get_strict), "get_strict(device=None)\n--\n\nWhether the budget is strict."},
 	{"stream", TM_KEYWORDS(stream), TM_DOC_STREAM},
@@ -140,6 +153,9 @@ PyMethodDef tm_budget_methods[] = {
 	{"empty_cache", TM_KEYWORDS(empty_cache), TM_DOC_EMPTY_CACHE},
 	{"empty_host_pool", empty_host_pool, METH_NOARGS, TM_DOC_EMPTY_HOST_POOL},
 	{"spill_all", TM_KEYWORDS(spill_all), "spill_all(device=None)\n--\n\nSpills everything that can be spilled; returns the bytes freed."},
+	{"spill_to_budget", TM_KEYWORDS(spill_to_budget),
+		"spill_to_budget(device=None)\n--\n\nSpills at once what can be, until the device is within its budget, as set_memory_budget does; returns the bytes freed. Waits for no launch\n"
+		"or hold, and leaves the driver's cache alone."},
 	{"restore_all", TM_KEYWORDS(restore_all), "restore_all(device=None)\n--\n\nBrings everything back to the device, or raises."},
 	{NULL},
 };

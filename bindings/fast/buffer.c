@@ -10,19 +10,26 @@ int tm_atomic_counts;
 static PyObject *name_device_ptr; /* interned */
 static PyObject *state_names[TM_RESTORING + 1], *state_freed;
 
+/* Makes room for this index in the device's table: 0, or -1 without memory. */
+static int grow_table(tm_device *device, uint32_t index)
+{
+	uint32_t capacity = device->capacity ? device->capacity : 256;
+	while (capacity <= index) capacity *= 2;
+	if (TM_LIKELY(capacity == device->capacity)) return 0;
+	tm_buffer **grown = realloc(device->buffers, capacity * sizeof *grown);
+	if (!grown) return -1;
+	memset(grown + device->capacity, 0, (capacity - device->capacity) * sizeof *grown);
+	device->buffers = grown;
+	device->capacity = capacity;
+	return 0;
+}
+
 /* Enters the buffer in its device's table; 0, or -1 without memory. */
 static int enter_table(tm_buffer *buffer)
 {
 	tm_device *device = &tm_devices[buffer->device];
-	if (TM_UNLIKELY(buffer->index >= device->capacity)) {
-		uint32_t capacity = device->capacity ? device->capacity : 256;
-		while (capacity <= buffer->index) capacity *= 2;
-		tm_buffer **grown = realloc(device->buffers, capacity * sizeof *grown);
-		if (!grown) return -1;
-		memset(grown + device->capacity, 0, (capacity - device->capacity) * sizeof *grown);
-		device->buffers = grown;
-		device->capacity = capacity;
-	}
+	if (TM_UNLIKELY(buffer->index >= device->capacity && grow_table(device, buffer->index))) return -1;
+	if (buffer->index > device->highest) device->highest = buffer->index;
 	device->buffers[buffer->index] = buffer;
 	return 0;
 }
@@ -34,20 +41,27 @@ static void leave_table(tm_buffer *buffer)
 	if (buffer->index < device->capacity && device->buffers[buffer->index] == buffer) device->buffers[buffer->index] = NULL;
 }
 
+/* Makes the Buffer one of what Go has given: 0, or -1 without memory for its place in the table. */
+static inline int fill(tm_buffer *buffer, const tm_call *made)
+{
+	tm_device *device = &tm_devices[made->device];
+	buffer->home = buffer->record = (tm_record *)(uintptr_t)made->record;
+	buffer->books = device->books;
+	buffer->address = TM_NO_ADDRESS;
+	buffer->nbytes = made->nbytes;
+	buffer->device = made->device;
+	buffer->index = made->index;
+	if (made->nbytes > device->largest) device->largest = made->nbytes;
+	return enter_table(buffer);
+}
+
 PyObject *tm_buffer_new(const tm_call *made, PyObject *label, PyObject *origin)
 {
 	tm_buffer *buffer = (tm_buffer *)tm_buffer_type->tp_alloc(tm_buffer_type, 0);
 	if (TM_LIKELY(buffer != NULL)) {
 		buffer->label = label;
 		buffer->origin = origin;
-		buffer->home = buffer->record = (tm_record *)(uintptr_t)made->record;
-		buffer->books = tm_devices[made->device].books;
-		buffer->address = TM_NO_ADDRESS;
-		buffer->nbytes = made->nbytes;
-		buffer->device = made->device;
-		buffer->index = made->index;
-		if (made->nbytes > tm_devices[made->device].largest) tm_devices[made->device].largest = made->nbytes;
-		if (TM_LIKELY(!enter_table(buffer))) return (PyObject *)buffer;
+		if (TM_LIKELY(!fill(buffer, made))) return (PyObject *)buffer;
 		buffer->home = NULL;
 		Py_DECREF(buffer);
 		PyErr_NoMemory();
@@ -55,10 +69,35 @@ PyObject *tm_buffer_new(const tm_call *made, PyObject *label, PyObject *origin)
 		Py_XDECREF(label);
 		Py_XDECREF(origin);
 	}
-	/* Adopted memory goes back to whoever gave it. */
-	tm_call undo = {.op = made->op == TM_OP_ADOPT ? TM_OP_DISOWN : TM_OP_DROP, .device = made->device, .index = made->index};
+	tm_call undo = {.op = TM_OP_DROP, .device = made->device, .index = made->index};
 	tm_release(&undo);
 	return NULL;
+}
+
+/* The next index is one that was given back, or the first that was never given; more than that only where other threads have got theirs and wait for the
+ * GIL to enter them. So many places more are enough for them. */
+#define OTHERS_MEANWHILE 1024
+
+tm_buffer *tm_buffer_ready(uint32_t device)
+{
+	tm_buffer *buffer = (tm_buffer *)tm_buffer_type->tp_alloc(tm_buffer_type, 0);
+	if (!buffer) return NULL;
+	buffer->record = &tm_nowhere;
+	buffer->books = tm_devices[device].books; /* it can be seen before it has memory (adopt.c): whoever uses a freed buffer still counts on its device */
+	buffer->device = device;
+	if (grow_table(&tm_devices[device], tm_devices[device].highest + OTHERS_MEANWHILE)) {
+		Py_DECREF(buffer);
+		PyErr_NoMemory();
+		return NULL;
+	}
+	return buffer;
+}
+
+void tm_buffer_become(tm_buffer *buffer, const tm_call *made, PyObject *label, PyObject *origin)
+{
+	Py_XSETREF(buffer->label, label); /* another thread that saw it may have set one */
+	buffer->origin = origin;
+	if (TM_UNLIKELY(fill(buffer, made))) Py_FatalError("tack_memory: no memory for the table of buffers");
 }
 
 static void buffer_dealloc(PyObject *self)
@@ -179,14 +218,16 @@ int tm_buffer_set_label(tm_buffer *buffer, PyObject *label)
 		PyErr_SetString(PyExc_AttributeError, "a label cannot be deleted; set it to None");
 		return -1;
 	}
+	int failed = 0;
 	int64_t number = tm_intern(label, "label");
 	if (number < 0) return -1;
 	if (buffer->record != &tm_nowhere && !tm_forked) {
 		tm_call call = {.op = TM_OP_SET_LABEL, .device = buffer->device, .index = buffer->index, .label = (uint32_t)number};
-		if (tm_perform_on(buffer, &call, TM_SHORT)) return -1;
+		failed = tm_perform_on(buffer, &call, TM_SHORT);
+		if (failed && call.code != TM_OK) return -1; /* else it was done, and then somebody pressed Ctrl-C */
 	}
 	Py_XSETREF(buffer->label, label == Py_None ? NULL : Py_NewRef(label));
-	return 0;
+	return failed;
 }
 
 static int set_label(PyObject *self, PyObject *label, void *unused) { return tm_buffer_set_label((tm_buffer *)self, label); }
@@ -296,7 +337,7 @@ PyObject *tm_buffer_disown(tm_buffer *buffer)
 	}
 	if (__atomic_load_n(&buffer->home->launches, __ATOMIC_RELAXED)) return raise_busy(buffer);
 	tm_call call = {.op = TM_OP_DISOWN};
-	if (end(buffer, &call, TM_SHORT)) return NULL;
+	if (end(buffer, &call, tm_bringing(buffer->device, buffer->nbytes))) return NULL;
 	return PyLong_FromUnsignedLongLong(call.address);
 }
 

@@ -37,11 +37,28 @@ tm_books *tm_child_open_cpu(uint32_t index)
 	return books;
 }
 
-/* As Books.bornLocked: the rise and all maxima are one step under the lock. */
+/* As Books.reserveLocked, and what Go does after it: nothing can be spilled here, so a soft budget gives way and a strict one refuses. For none there is always
+ * room. The reason why not, or NULL. */
+static const char *promise(tm_books *books, uint64_t nbytes)
+{
+	if (nbytes > MOST_BYTES) return "too_large";
+	const char *refused = NULL;
+	int64_t n = (int64_t)nbytes;
+	tm_books_lock(books);
+	if (n && books->strict && books->budget >= 0 && books->in_use + books->reserved + n > books->budget)
+		refused = n > books->budget ? "too_large" : "budget";
+	else
+		books->reserved += n;
+	tm_books_unlock(books);
+	return refused;
+}
+
+/* As Books.bornLocked, of what was promised: the rise and all maxima are one step under the lock. */
 static void born(tm_books *books, tm_record *record)
 {
 	int64_t n = (int64_t)record->size;
 	tm_books_lock(books);
+	books->reserved -= n;
 	record->sequence = ++books->sequence;
 	books->allocate_count++;
 	books->in_use += n;
@@ -72,12 +89,14 @@ static void gone(tm_books *books, const tm_record *record)
 PyObject *tm_child_allocate(int device, uint64_t nbytes, PyObject *label, PyObject *origin)
 {
 	tm_books *books = tm_devices[device].books;
-	child_record *made = calloc(1, sizeof *made);
+	const char *refused = promise(books, nbytes);
+	child_record *made = refused ? NULL : calloc(1, sizeof *made);
 	tm_record *record = made ? &made->record : NULL;
-	void *memory = record && nbytes && nbytes <= MOST_BYTES ? calloc(1, nbytes) : NULL;
+	void *memory = record && nbytes ? calloc(1, nbytes) : NULL;
 	tm_buffer *buffer = record && (memory || !nbytes) ? (tm_buffer *)tm_buffer_type->tp_alloc(tm_buffer_type, 0) : NULL;
 	if (!buffer) {
-		if (!PyErr_Occurred()) tm_raise_child_memory(device, nbytes);
+		if (!refused) tm_child_unreserve(device, nbytes);
+		if (!PyErr_Occurred()) tm_raise_child_memory(device, nbytes, refused ? refused : "device");
 		free(memory);
 		free(made);
 		Py_XDECREF(label);
@@ -124,12 +143,8 @@ int tm_child_alive(PyObject *list)
 
 int tm_child_reserve(int device, uint64_t nbytes)
 {
-	if (nbytes > MOST_BYTES) return tm_raise_child_memory(device, nbytes);
-	tm_books *books = tm_devices[device].books;
-	tm_books_lock(books);
-	books->reserved += (int64_t)nbytes;
-	tm_books_unlock(books);
-	return 0;
+	const char *refused = promise(tm_devices[device].books, nbytes);
+	return refused ? tm_raise_child_memory(device, nbytes, refused) : 0;
 }
 
 void tm_child_unreserve(int device, uint64_t nbytes)

@@ -17,9 +17,11 @@ static const struct kind {
 	const char *name;
 	int32_t dlpack_type;
 	bool has_default_stream;
+	bool is_host_memory;
 } kinds[] = {
-	{"cpu", kDLCPU, false}, {"cuda", kDLCUDA, true}, {"hip", kDLROCM, true}, {"level_zero", kDLOneAPI, false}, {"metal", kDLCPU, false},
-	{"sim", kDLCPU, true}, {"sim-hip", kDLCPU, true}, {"sim-level_zero", kDLCPU, false},
+	{"cpu", kDLCPU, false, true}, {"cuda", kDLCUDA, true, false}, {"hip", kDLROCM, true, false}, {"level_zero", kDLOneAPI, false, false},
+	{"metal", kDLCPU, false, true}, {"sim", kDLCPU, true, false}, {"sim-hip", kDLCPU, true, false}, {"sim-level_zero", kDLCPU, false, false},
+	{"sim-cpu", kDLCPU, false, true},
 };
 
 int tm_device_init(void)
@@ -52,6 +54,7 @@ static int enter(const char *kind, uint32_t index, tm_books *books, const char *
 		if (!strcmp(kind, kinds[i].name)) {
 			device->dlpack_type = kinds[i].dlpack_type;
 			device->has_default_stream = kinds[i].has_default_stream;
+			device->is_host_memory = kinds[i].is_host_memory;
 		}
 	PyObject *text = PyUnicode_InternFromString(name);
 	if (!text || tm_peak_device_opened(index)) {

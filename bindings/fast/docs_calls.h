@@ -2,6 +2,25 @@
 #ifndef TM_DOCS_CALLS_H
 #define TM_DOCS_CALLS_H
 
+/* What several of them say in the same words. */
+#define TM_DOC_WHICH_DEVICE \
+	"Parameters\n" \
+	"----------\n" \
+	"device : device, optional\n" \
+	"    Which device; by default the current one.\n" \
+	"\n" \
+	"Raises\n" \
+	"------\n" \
+	"ValueError, TypeError\n" \
+	"    There is no such device.\n"
+
+#define TM_DOC_FORKED_NOTES \
+	"ForkError\n" \
+	"    In a forked child process, unless the device is the CPU.\n" \
+	"\n" \
+	"Notes\n" \
+	"-----\n"
+
 #define TM_DOC_ALLOCATE \
 	"allocate(nbytes, device=None, *, zero=True, movable=True, reason=None, label=None)\n" \
 	"--\n" \
@@ -35,11 +54,7 @@
 	"    It does not fit, also after all was spilled that can be. Nothing is lost, and the books are as before.\n" \
 	"ValueError, TypeError\n" \
 	"    No size, no such device, or a reason for a movable buffer.\n" \
-	"ForkError\n" \
-	"    In a forked child process, unless the device is the CPU.\n" \
-	"\n" \
-	"Notes\n" \
-	"-----\n" \
+	TM_DOC_FORKED_NOTES \
 	"May be called from any thread. The GIL is released while memory moves; Ctrl-C ends the wait."
 
 #define TM_DOC_LAUNCH \
@@ -66,11 +81,7 @@
 	"    Buffers of different devices, a freed buffer, or something that is no buffer.\n" \
 	"RuntimeError\n" \
 	"    On entering again before it was left, and on leaving without having entered.\n" \
-	"ForkError\n" \
-	"    In a forked child process, unless the device is the CPU.\n" \
-	"\n" \
-	"Notes\n" \
-	"-----\n" \
+	TM_DOC_FORKED_NOTES \
 	"May be used from any thread. Where other launches hold what is needed, entering waits for them, unless the thread itself\n" \
 	"holds something."
 
@@ -118,7 +129,7 @@
 	"May be used from any thread, once."
 
 #define TM_DOC_ADOPT \
-	"adopt(ptr, nbytes, device=None, *, how, stream=None, reserved=None, movable=True, reason=None, label=None)\n" \
+	"adopt(ptr, nbytes, device=None, *, how, stream=None, reserved=None, movable=True, reason=None, label=None, into=None)\n" \
 	"--\n" \
 	"\n" \
 	"Take over device memory that somebody else allocated: from now on it is counted, moved and freed here.\n" \
@@ -133,13 +144,17 @@
 	"    Where it lies; by default the current one.\n" \
 	"how : {\"cuMemAlloc\", \"cuMemAllocAsync\", \"hipMalloc\", \"hipMallocAsync\", \"zeMemAllocDevice\", \"host\"}\n" \
 	"    The call that allocated it; it is freed by the one that matches. \"host\": whoever allocated it frees it, after this Buffer is gone, and it\n" \
-	"    is only counted here; for devices that never spill, the CPU and Metal.\n" \
+	"    is only counted here; on devices that spill with movable=False alone.\n" \
 	"stream : int, optional\n" \
-	"    Handle of the stream that orders its free; by default the device's.\n" \
+	"    Handle of the stream that has work on it queued, its allocation for one: what is done here comes after that. By default the device's. It is\n" \
+	"    not used any more after this call; later work on it is ordered by `launch`.\n" \
 	"reserved : Reservation, optional\n" \
 	"    Room that `reserve` made for it; used up, also at an error.\n" \
 	"movable, reason, label\n" \
 	"    As in `allocate`.\n" \
+	"into : (dict, str), optional\n" \
+	"    A dict and a key in it, for an object that keeps its pointer there: the Buffer takes the pointer's place, whatever comes after. Without it a signal\n" \
+	"    handler that raises before the result is stored (Ctrl-C) loses the Buffer, and the memory is freed with it.\n" \
 	"\n" \
 	"Returns\n" \
 	"-------\n" \
@@ -262,15 +277,7 @@
 	"\n" \
 	"Set the peak of a device to what is in use now. Open `memory_peak` scopes and other devices are not touched.\n" \
 	"\n" \
-	"Parameters\n" \
-	"----------\n" \
-	"device : device, optional\n" \
-	"    Which device; by default the current one.\n" \
-	"\n" \
-	"Raises\n" \
-	"------\n" \
-	"ValueError, TypeError\n" \
-	"    There is no such device.\n" \
+	TM_DOC_WHICH_DEVICE \
 	"\n" \
 	"Notes\n" \
 	"-----\n" \
@@ -284,20 +291,8 @@
 	"\n" \
 	"Work on a buffer's memory belongs on it, or is ordered by `launch(..., stream=)`.\n" \
 	"\n" \
-	"Parameters\n" \
-	"----------\n" \
-	"device : device, optional\n" \
-	"    Which device; by default the current one.\n" \
-	"\n" \
-	"Raises\n" \
-	"------\n" \
-	"ValueError, TypeError\n" \
-	"    There is no such device.\n" \
-	"ForkError\n" \
-	"    In a forked child process, unless the device is the CPU.\n" \
-	"\n" \
-	"Notes\n" \
-	"-----\n" \
+	TM_DOC_WHICH_DEVICE \
+	TM_DOC_FORKED_NOTES \
 	"May be called from any thread."
 
 #define TM_DOC_SYNCHRONIZE \
@@ -306,22 +301,10 @@
 	"\n" \
 	"Wait until a device has done all work queued on its stream, and what was dropped is back at the driver.\n" \
 	"\n" \
-	"Parameters\n" \
-	"----------\n" \
-	"device : device, optional\n" \
-	"    Which device; by default the current one.\n" \
-	"\n" \
-	"Raises\n" \
-	"------\n" \
-	"ValueError, TypeError\n" \
-	"    There is no such device.\n" \
+	TM_DOC_WHICH_DEVICE \
 	"DeviceLostError\n" \
 	"    The device cannot be used any more.\n" \
-	"ForkError\n" \
-	"    In a forked child process, unless the device is the CPU.\n" \
-	"\n" \
-	"Notes\n" \
-	"-----\n" \
+	TM_DOC_FORKED_NOTES \
 	"May be called from any thread; the GIL is released while it waits."
 
 #define TM_DOC_EMPTY_CACHE \
@@ -330,20 +313,8 @@
 	"\n" \
 	"Give the memory that a device's caches keep back to the driver, and return the bytes released.\n" \
 	"\n" \
-	"Parameters\n" \
-	"----------\n" \
-	"device : device, optional\n" \
-	"    Which device; by default the current one.\n" \
-	"\n" \
-	"Raises\n" \
-	"------\n" \
-	"ValueError, TypeError\n" \
-	"    There is no such device.\n" \
-	"ForkError\n" \
-	"    In a forked child process, unless the device is the CPU.\n" \
-	"\n" \
-	"Notes\n" \
-	"-----\n" \
+	TM_DOC_WHICH_DEVICE \
+	TM_DOC_FORKED_NOTES \
 	"May be called from any thread. Waits for the device. It is done by itself before anything is spilled because an allocation failed."
 
 #define TM_DOC_EMPTY_HOST_POOL \

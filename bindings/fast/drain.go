@@ -28,6 +28,11 @@ var draining atomic.Bool
 //export tmLetGo
 func tmLetGo(device, index C.uint32_t) {
 	engine.At(uint32(device)).LetGo(uint32(index))
+	wakeDrainer()
+}
+
+// wakeDrainer has what was dropped, or was freed and waits in a driver, given back a little later.
+func wakeDrainer() {
 	if !draining.Load() && draining.CompareAndSwap(false, true) {
 		go drain()
 	}
@@ -38,9 +43,11 @@ func drain() {
 	defer report()
 	time.Sleep(drainDelay)
 	draining.Store(false)
-	drainAll()
+	inBackground(drainAll)
+	reapNow()
 }
 
+// drainAll gives back what was dropped on all devices.
 func drainAll() {
 	for index := uint32(0); ; index++ {
 		d := engine.At(index)

@@ -38,7 +38,11 @@ typedef struct tm_tensor {
 static void unpin(tm_pin *pin)
 {
 	if (__atomic_sub_fetch(&pin->references, 1, __ATOMIC_ACQ_REL)) return;
-	if (pin->token) {
+	if (pin->token && tm_forked) { /* the parent's: the child's copy of the count is C's, where the child may use the memory at all */
+		bool ok = true;
+		tm_buffer *base = tm_root(pin->of, &ok);
+		if (base && base->home && tm_devices[base->device].is_cpu) __atomic_fetch_sub(&base->home->pins, 1, __ATOMIC_SEQ_CST);
+	} else if (pin->token) {
 		tm_call call = {.op = TM_OP_RELEASE, .device = pin->device, .index = pin->index, .token = pin->token};
 		tm_release_anywhere(&call);
 	}
@@ -258,7 +262,9 @@ static PyObject *copy_on_device(tm_exported *exported, PyObject *stream, bool ve
 	tm_range range;
 	uint64_t address;
 	if (done && !tm_range_of(copy, "copy", &range) && !order_stream(range.device, stream)) {
-		int64_t reason = tm_intern(PyUnicode_InternFromString("dlpack copy"), "reason");
+		PyObject *text = PyUnicode_InternFromString("dlpack copy");
+		int64_t reason = text ? tm_intern(text, "reason") : -1;
+		Py_XDECREF(text);
 		tm_pin *pin = reason < 0 ? NULL : pin_range(copy, &range, (uint32_t)reason, &address);
 		if (pin) capsule = make_capsule(pin, address, range.nbytes, device_of(range.device), versioned, true);
 	}

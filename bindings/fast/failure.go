@@ -6,12 +6,18 @@ package fast
 import "C"
 
 import (
+	"errors"
+
 	"github.com/tack-memory/tack-memory/bindings/internal/wire"
 	"github.com/tack-memory/tack-memory/gomem"
 )
 
 // fail writes an error into the call: what C has to do about it, and its text. Errors are rare, so text and JSON are good enough.
 func fail(c *C.tm_call, err error) {
+	if errors.Is(err, gomem.ErrNotNow) {
+		c.code = C.TM_AGAIN
+		return
+	}
 	c.code = code(wire.KindOf(err))
 	if c.code == C.TM_MEMORY {
 		c.text = C.CString(wire.JSON(wire.Fields(err, device(c))))

@@ -35,9 +35,11 @@ enum tm_op {
 	TM_OP_RAW_FILL,       /* address, pattern, pattern_bytes, nbytes */
 	TM_OP_RAW_COPY,       /* address <- other_offset (an address); nbytes */
 	TM_OP_SET_BUDGET,     /* result = bytes or -1, TM_STRICT -> result = the one before, TM_STRICT */
+	TM_OP_SPILL_TO_BUDGET, /* -> result = bytes freed */
 	TM_OP_INFO,           /* memory = tm_info */
 	TM_OP_RESERVE,        /* nbytes -> token */
 	TM_OP_UNRESERVE,      /* token */
+	TM_OP_RESERVE_TO_ADOPT, /* address, nbytes, how -> token: room for memory that is there already */
 	TM_OP_ADOPT,          /* address, nbytes, how, stream, token, flags, reason, label, origin -> index, record */
 	TM_OP_DISOWN,         /* index -> address */
 	TM_OP_FIND,           /* address, nbytes -> result = 1 if found, index, offset; an error where a part only is ours */
@@ -76,7 +78,12 @@ enum tm_code {
 	TM_BUSY,       /* BufferError */
 	TM_VALUE,      /* ValueError: freed, overlapping or unknown */
 	TM_FAILED,     /* RuntimeError: a call of the driver, or an error of ours */
+	TM_AGAIN,      /* the gate was closed: nothing has happened; ask again */
 };
+
+/* An operation that has no way back (TM_OP_DISOWN) passes its gate as its last step, or fails with TM_AGAIN and has changed nothing. The thread that waits for it
+ * closes the gate while Python code may run. */
+enum tm_gate { TM_GATE_OPEN, TM_GATE_CLOSED, TM_GATE_PASSED };
 
 typedef struct tm_call {
 	uint32_t op; /* enum tm_op */
@@ -94,6 +101,7 @@ typedef struct tm_call {
 	char name[24];
 	char *text; /* malloc'ed by Go, freed by C; NULL: none */
 	int32_t code; /* enum tm_code */
+	uint32_t gate; /* enum tm_gate, atomic: both threads of a task change it */
 	uint32_t notices; /* from every operation: not 0 when TM_OP_NOTICES would return something */
 } tm_call;
 

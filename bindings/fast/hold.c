@@ -50,7 +50,7 @@ static void leave(tm_hold *hold)
 	tm_buffer *base = tm_root(hold->of, &ok);
 	/* Not tm_range_of: another thread may be trying to free the buffer just now, and will be refused. No home: possible only in a forked child. */
 	if (!base || !base->home) return;
-	if (hold->child) {
+	if (hold->child || (tm_forked && tm_devices[base->device].is_cpu)) { /* entered in the child, or by the parent: its copy of the count is C's */
 		__atomic_fetch_sub(&base->home->pins, 1, __ATOMIC_SEQ_CST);
 		return;
 	}

@@ -12,8 +12,9 @@
 
 /* ---- what the core noted (notices.c) */
 PyObject *tm_notices_configure(PyObject *notify);
-/* Lets Python's logger have what waits. Runs Python code; an exception that is set stays set. */
-void tm_notify(void);
+/* Lets Python's logger have what waits: 0, or -1 with an exception that is the program's to see. Runs Python code; an exception that is set stays set, or is the
+ * context of the new one. */
+int tm_notify(void);
 extern PyMethodDef tm_notices_methods[];
 
 /* ---- devices (device.c) */
@@ -26,10 +27,12 @@ typedef struct tm_device {
 	PyObject *relief;           /* empties the host framework's caches; NULL: none */
 	struct tm_buffer **buffers; /* the Buffer of each index, borrowed; NULL where there is none */
 	uint32_t capacity;          /* of buffers */
+	uint32_t highest;           /* index that was ever in it */
 	uint64_t largest;           /* of all buffers that it ever had */
 	uint32_t ordinal;
 	int32_t dlpack_type;        /* kDL... of what DLPack consumers may do with its addresses */
 	bool is_cpu;                /* goes on in a forked child */
+	bool is_host_memory;        /* its addresses are the host's, and what was written is there: no stream is to be waited for before they are read */
 	bool has_default_stream;    /* handle 0 is a stream (CUDA's and HIP's null stream), which Go knows as 1: there 0 is the device's own */
 } tm_device;
 
@@ -73,7 +76,7 @@ PyObject *tm_errors_configure(PyObject *memory_error, PyObject *lost_error, PyOb
 /* Raises what the call ended with, and frees its text. Always -1. */
 int tm_raise_call(tm_call *call);
 /* An exception of the call's device that says: not enough host memory (a forked child's CPU). Always -1. */
-int tm_raise_child_memory(int device, uint64_t nbytes);
+int tm_raise_child_memory(int device, uint64_t nbytes, const char *reason);
 
 int tm_fork_init(void);
 /* 0; or -1 with ForkError in a forked child, except on the CPU: then *child is set. */
@@ -161,6 +164,10 @@ static inline int tm_perform_on(tm_buffer *buffer, tm_call *call, uint64_t moves
 
 /* A new Buffer of what Go has just given; on failure it is given back. Steals label and origin (str or NULL). */
 PyObject *tm_buffer_new(const tm_call *made, PyObject *label, PyObject *origin);
+/* The same in two steps, for what cannot be given back: a Buffer that looks freed, or NULL with an exception, before Go is asked; then it becomes one of what Go has
+ * given, and nothing can fail. */
+tm_buffer *tm_buffer_ready(uint32_t device);
+void tm_buffer_become(tm_buffer *buffer, const tm_call *made, PyObject *label, PyObject *origin);
 PyObject *tm_view_new(tm_buffer *base, uint64_t offset, uint64_t nbytes);
 PyObject *tm_view_foreign(uint64_t address, uint64_t nbytes, uint32_t device, PyObject *owner);
 /* Fills in the flags and texts of a buffer that is about to be made, from arguments (NULL: not given): 0, or -1 with an exception. The texts are new
@@ -198,6 +205,40 @@ int tm_buffer_set_label(tm_buffer *buffer, PyObject *label);
 
 /* Methods that work on a range (access.c), the same for both types. */
 extern PyMethodDef tm_access_methods[];
+
+/* ---- launch passes (launch.c) */
+
+enum { TM_READY = 0, TM_SLOW = 1, TM_WRONG = -1 };
+/* Makes all resident and holds them: TM_READY or TM_SLOW (some were not), or TM_WRONG with an exception, and nothing is held. All on one device, whose books are
+ * returned (NULL: no items). */
+int tm_pass_enter(PyObject *const *items, Py_ssize_t count, tm_books **books);
+/* The same for Buffers and BufferViews of any devices, which must be the same objects to the end. */
+int tm_pass_enter_devices(PyObject *const *items, Py_ssize_t count);
+/* Lowers all counts: 0; or -1 with an exception, and no count is changed, when one was not raised. */
+int tm_pass_leave(PyObject *const *items, Py_ssize_t count);
+
+/* ---- a host's arrays that the host reads as arrays (host_array.c), and its launches (host_launch.c) */
+
+typedef struct tm_host_array {
+	PyObject_HEAD
+	PyObject *of;      /* Buffer or BufferView */
+	PyObject *make;    /* callable: (host array, owner) -> array */
+	PyObject *info;    /* the adapter's */
+	PyObject *kept;    /* the array for the next read in a launch; NULL: none */
+	PyObject *owner;   /* of kept */
+	Py_ssize_t place;  /* where the last launch has it among its own: a first guess */
+} tm_host_array;
+
+extern PyTypeObject *tm_host_array_type;
+int tm_host_array_init(PyObject *module);
+int tm_host_launch_init(PyObject *module);
+/* What a read of the host's attribute gives: an array over memory that stays in its place while the array, or any view of it, lives. */
+PyObject *tm_host_array_read(tm_host_array *array);
+/* A launch of the array ends, and still holds it: whoever keeps the array beyond that gets a hold of its own. It always does; -1 with an exception that
+ * was meant for the program (Ctrl-C in a log handler). */
+int tm_host_array_settle(tm_host_array *array);
+/* Whether a launch of this thread has the array's memory held (host_frames.c). */
+bool tm_host_launch_has(const tm_host_array *array);
 
 /* ---- counting in shared memory */
 
@@ -253,6 +294,7 @@ static inline void tm_lower_launch(tm_record *record)
 #ifndef Py_GIL_DISABLED
 	if (TM_LIKELY(!tm_atomic_counts)) {
 		__atomic_store_n(&record->launches, __atomic_load_n(&record->launches, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
+		__atomic_signal_fence(__ATOMIC_SEQ_CST); /* a later load of books.waiting stays behind the store, or who waits would be told late */
 		return;
 	}
 #endif
@@ -292,8 +334,8 @@ typedef struct tm_signature {
 	const char *function;
 	int positional;          /* how many may be given by position */
 	int required;            /* of them, how many must be given */
-	const char *names[10];   /* all, those by position first */
-	PyObject *interned[10];
+	const char *names[12];   /* all, those by position first; one more than is used, which is NULL */
+	PyObject *interned[12];
 } tm_signature;
 /* Sorts the arguments of a METH_FASTCALL | METH_KEYWORDS call into values (borrowed; NULL: not given): 0, or -1 with TypeError. */
 int tm_arguments(tm_signature *signature, PyObject *const *args, Py_ssize_t nargs, PyObject *names, PyObject **values);
@@ -312,9 +354,10 @@ int tm_info_init(PyObject *module);
 int tm_pointer_slot_init(PyObject *module);
 int tm_thread_init(void);
 int tm_label_init(PyObject *module);
+int tm_instances_init(void);
 PyObject *tm_info_configure(PyObject *format, PyObject *format_html);
-extern PyMethodDef tm_allocate_methods[], tm_launch_methods[], tm_adopt_methods[], tm_info_methods[], tm_budget_methods[], tm_peak_methods[],
-	tm_label_methods[];
+extern PyMethodDef tm_allocate_methods[], tm_launch_methods[], tm_during_launch_methods[], tm_adopt_methods[], tm_info_methods[], tm_budget_methods[], tm_peak_methods[],
+	tm_label_methods[], tm_instances_methods[];
 PyObject *tm_hold_new(PyObject *of, PyObject *reason);
 PyObject *tm_export_new(PyObject *of, PyObject *reason);
 

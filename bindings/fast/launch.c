@@ -1,4 +1,4 @@
-/* Launch passes: a host's own (enter_launch, leave_launch), and `with launch(...)`.
+/* Launch passes: a host's own (enter_launch, leave_launch; host_launch.c), and `with launch(...)`.
  *
  * The fast path raises the count of each buffer under the GIL and reads its state, nothing else; the spiller pays for the order (see tm_raise_launch, and
  * the model in gomem/model). When one is not resident, all counts are lowered again and Go makes all of them resident in one pass
@@ -7,8 +7,6 @@
 #include "docs_calls.h"
 
 PyTypeObject *tm_launch_type;
-
-enum { READY = 0, SLOW = 1, WRONG = -1 };
 
 /* Lowers what raise_all has raised (model: launch.back-off). */
 static void lower_first(PyObject *const *items, Py_ssize_t count)
@@ -26,12 +24,12 @@ static int raise_wrong_item(PyObject *item, bool ok)
 		PyErr_SetString(PyExc_ValueError, "the buffers of one launch must be on one device");
 	else
 		PyErr_Format(PyExc_TypeError, "a launch takes Buffers and BufferViews, not %.100s", Py_TYPE(item)->tp_name);
-	return WRONG;
+	return TM_WRONG;
 }
 
-/* Raises the count of each buffer and looks at its state: READY, all are resident and held; SLOW, not all, and nothing is held; WRONG, with an exception, and
- * nothing is held. A freed buffer's record is tm_nowhere, which is never resident, so it needs no test of its own here. */
-static int raise_all(PyObject *const *items, Py_ssize_t count, tm_books **device)
+/* Raises the count of each buffer and looks at its state: TM_READY, all are resident and held; TM_SLOW, not all, and nothing is held; TM_WRONG, with an exception, and
+ * nothing is held. A freed buffer's record is tm_nowhere, which is never resident, so it needs no test of its own here. *device: that of the last one. */
+static int raise_all(PyObject *const *items, Py_ssize_t count, tm_books **device, bool several)
 {
 	uint32_t differs = 0;
 	uint64_t now = 0;
@@ -41,11 +39,11 @@ static int raise_all(PyObject *const *items, Py_ssize_t count, tm_books **device
 		tm_buffer *buffer = tm_root(items[i], &ok);
 		tm_books *its = TM_LIKELY(buffer != NULL) ? buffer->books : ok ? tm_devices[((tm_view *)items[i])->device].books : NULL;
 		if (TM_UNLIKELY(its != books)) {
-			if (books || !ok) {
+			if ((books && !several) || !ok) {
 				lower_first(items, i);
 				return raise_wrong_item(items[i], ok);
 			}
-			books = its;
+			books = its; /* with several devices, those of a device that comes in two places get two ticks: the later ones are used later, as in two launches */
 			now = __atomic_load_n(&books->clock, __ATOMIC_RELAXED) + 1; /* one tick for all: they are used at one time */
 			__atomic_store_n(&books->clock, now, __ATOMIC_RELAXED);
 		}
@@ -60,9 +58,9 @@ static int raise_all(PyObject *const *items, Py_ssize_t count, tm_books **device
 		__atomic_store_n(&record->last_use, now, __ATOMIC_RELAXED);
 	}
 	*device = books;
-	if (TM_LIKELY(!differs)) return READY;
+	if (TM_LIKELY(!differs)) return TM_READY;
 	lower_first(items, count);
-	return SLOW;
+	return TM_SLOW;
 }
 
 /* The slow path. The items cannot be relied on while the GIL is away (the host's list may change), the buffers taken from them can. */
@@ -105,16 +103,71 @@ static int admit_all(PyObject *const *items, Py_ssize_t count)
 	return failed ? -1 : 0;
 }
 
-/* Makes all resident and holds them: READY or SLOW (some were not), or WRONG with an exception. */
-static int enter_all(PyObject *const *items, Py_ssize_t count, tm_books **books)
+int tm_pass_enter(PyObject *const *items, Py_ssize_t count, tm_books **books)
 {
-	int state = raise_all(items, count, books);
-	if (TM_UNLIKELY(tm_forked) && state != WRONG && *books && !tm_devices[(*books)->device].is_cpu) {
-		if (state == READY) lower_first(items, count);
+	int state = raise_all(items, count, books, false);
+	if (TM_UNLIKELY(tm_forked) && state != TM_WRONG && *books && !tm_devices[(*books)->device].is_cpu) {
+		if (state == TM_READY) lower_first(items, count);
 		tm_raise_forked();
-		return WRONG;
+		return TM_WRONG;
 	}
-	if (TM_UNLIKELY(state == SLOW) && admit_all(items, count)) return WRONG;
+	if (TM_UNLIKELY(state == TM_SLOW) && admit_all(items, count)) return TM_WRONG;
+	return state;
+}
+
+static uint32_t device_of(PyObject *item)
+{
+	return Py_IS_TYPE(item, tm_buffer_type) ? ((tm_buffer *)item)->device : ((tm_view *)item)->device;
+}
+
+/* One device after the other. From the second on the thread has something open, so it waits for no other launch there: two launches that each have one device
+ * and want the other's would wait for ever. */
+static int enter_each_device(PyObject *const *items, Py_ssize_t count)
+{
+	for (Py_ssize_t i = 0; i < count; i++) { /* in a forked child nobody has looked at them yet */
+		bool ok = true;
+		tm_root(items[i], &ok);
+		if (!ok) return raise_wrong_item(items[i], false);
+	}
+	PyObject **sorted = PyMem_Malloc((size_t)count * sizeof *sorted);
+	if (!sorted) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	bool entered[TM_MAX_DEVICES] = {false};
+	Py_ssize_t held = 0;
+	uint32_t devices = 0;
+	int failed = 0;
+	for (Py_ssize_t i = 0; i < count && !failed; i++) {
+		uint32_t device = device_of(items[i]);
+		if (entered[device]) continue;
+		entered[device] = true;
+		Py_ssize_t end = held;
+		for (Py_ssize_t k = i; k < count; k++)
+			if (device_of(items[k]) == device) sorted[end++] = items[k];
+		tm_books *books;
+		failed = tm_pass_enter(sorted + held, end - held, &books) == TM_WRONG;
+		if (failed) break;
+		held = end;
+		devices++;
+		tm_thread_enter_plain();
+	}
+	while (devices-- > 0) tm_thread_leave_plain();
+	if (failed) {
+		PyObject *type, *value, *traceback;
+		PyErr_Fetch(&type, &value, &traceback);
+		if (tm_pass_leave(sorted, held)) PyErr_Clear(); /* another thread has lowered counts that are not its own: what failed first is what counts */
+		PyErr_Restore(type, value, traceback);
+	}
+	PyMem_Free(sorted);
+	return failed ? -1 : 0;
+}
+
+int tm_pass_enter_devices(PyObject *const *items, Py_ssize_t count)
+{
+	tm_books *books;
+	int state = TM_LIKELY(!tm_forked) ? raise_all(items, count, &books, true) : TM_SLOW;
+	if (TM_UNLIKELY(state == TM_SLOW) && enter_each_device(items, count)) return TM_WRONG;
 	return state;
 }
 
@@ -125,10 +178,11 @@ static void tell_waiting(uint32_t device)
 	tm_release(&call);
 }
 
-/* Lowers all counts (model: launch.leave): 0; or -1 with an exception, and no count is changed, when one was not raised. */
-static int leave_all(PyObject *const *items, Py_ssize_t count)
+/* Lowers all counts (model: launch.leave). */
+int tm_pass_leave(PyObject *const *items, Py_ssize_t count)
 {
-	tm_books *books = NULL;
+	uint64_t waiting[TM_MAX_DEVICES / 64] = {0}; /* bits of devices: telling one gives the GIL away, and the items may change then */
+	bool any = false;
 	for (Py_ssize_t i = 0; i < count; i++) {
 		bool ok = true;
 		tm_buffer *buffer = tm_root(items[i], &ok);
@@ -139,7 +193,10 @@ static int leave_all(PyObject *const *items, Py_ssize_t count)
 			tm_record *home = buffer->home;
 			if (TM_LIKELY(home && __atomic_load_n(&home->launches, __ATOMIC_RELAXED))) {
 				tm_lower_launch(home);
-				books = buffer->books;
+				if (TM_UNLIKELY(__atomic_load_n(&buffer->books->waiting, __ATOMIC_RELAXED))) {
+					waiting[buffer->device / 64] |= (uint64_t)1 << buffer->device % 64;
+					any = true;
+				}
 				continue;
 			}
 			PyErr_SetString(PyExc_RuntimeError, "a launch is left that was not entered with these buffers");
@@ -150,7 +207,8 @@ static int leave_all(PyObject *const *items, Py_ssize_t count)
 		}
 		return -1;
 	}
-	if (books && TM_UNLIKELY(__atomic_load_n(&books->waiting, __ATOMIC_RELAXED))) tell_waiting(books->device);
+	for (uint32_t device = 0; TM_UNLIKELY(any) && device < TM_MAX_DEVICES; device++)
+		if (waiting[device / 64] >> device % 64 & 1) tell_waiting(device);
 	return 0;
 }
 
@@ -183,11 +241,11 @@ static PyObject *enter_launch(PyObject *module, PyObject *buffers)
 		if (PyErr_Occurred()) return NULL;
 		items = empty; /* an empty list has no array */
 	}
-	int state = enter_all(items, count, &books);
+	int state = tm_pass_enter(items, count, &books);
 	Py_XDECREF(kept);
-	if (TM_UNLIKELY(state == WRONG)) return NULL;
+	if (TM_UNLIKELY(state == TM_WRONG)) return NULL;
 	tm_thread_enter_plain();
-	return Py_NewRef(state == SLOW ? Py_True : Py_False);
+	return Py_NewRef(state == TM_SLOW ? Py_True : Py_False);
 }
 
 static PyObject *leave_launch(PyObject *module, PyObject *buffers)
@@ -199,7 +257,7 @@ static PyObject *leave_launch(PyObject *module, PyObject *buffers)
 		if (PyErr_Occurred()) return NULL;
 		items = empty;
 	}
-	int failed = leave_all(items, count);
+	int failed = tm_pass_leave(items, count);
 	Py_XDECREF(kept);
 	if (TM_UNLIKELY(failed)) return NULL;
 	tm_thread_leave_plain();
@@ -277,7 +335,7 @@ static int end(tm_launch *launch)
 	PyErr_Fetch(&type, &value, &traceback);
 	tm_thread_leave(launch->thread);
 	launch->thread = NULL;
-	int failed = leave_all(launch->items, Py_SIZE(launch));
+	int failed = tm_pass_leave(launch->items, Py_SIZE(launch));
 	launch->state = OUT;
 	if (type) PyErr_Restore(type, value, traceback);
 	return failed;
@@ -290,7 +348,7 @@ static PyObject *launch_enter(PyObject *self, PyObject *unused)
 	if (launch->state != OUT) return PyErr_Format(PyExc_RuntimeError, "this launch is entered already");
 	launch->state = ENTERING;
 	tm_books *books = NULL;
-	if (enter_all(launch->items, count, &books) == WRONG) {
+	if (tm_pass_enter(launch->items, count, &books) == TM_WRONG) {
 		launch->state = OUT;
 		return NULL;
 	}

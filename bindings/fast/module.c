@@ -44,6 +44,12 @@ static PyMethodDef configure_methods[] = {
 	{NULL},
 };
 
+/* Runs when Python has ended, before the process's exit handlers. */
+static void at_end(void)
+{
+	if (!tm_forked) tmEnded();
+}
+
 static int execute(PyObject *module)
 {
 	static bool once; /* types and tables are the process's, like the Go core: see below */
@@ -55,14 +61,22 @@ static int execute(PyObject *module)
 		PyErr_SetString(PyExc_ImportError, "tack_memory._native._fast can be loaded once per process only");
 		return -1;
 	}
-	PyMethodDef *const methods[] = {configure_methods, tm_device_methods, tm_allocate_methods, tm_launch_methods, tm_adopt_methods, tm_info_methods,
-		tm_budget_methods, tm_peak_methods, tm_label_methods, tm_origin_methods, tm_notices_methods};
+	PyMethodDef *const methods[] = {configure_methods, tm_device_methods, tm_allocate_methods, tm_launch_methods, tm_during_launch_methods,
+		tm_adopt_methods, tm_info_methods, tm_budget_methods, tm_peak_methods, tm_label_methods, tm_instances_methods, tm_origin_methods,
+		tm_notices_methods};
 	for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
 		if (PyModule_AddFunctions(module, methods[i])) return -1;
 	if (tm_errors_init(module) || tm_device_init() || tm_thread_init() || tm_origin_init(module) || tm_fork_init() || tm_buffer_init(module) ||
 	    tm_view_init(module) || tm_hold_init(module) || tm_export_init(module) || tm_launch_init(module) || tm_adopt_init(module) || tm_peak_init(module) ||
-	    tm_info_init(module) || tm_label_init(module) || tm_pointer_slot_init(module))
+	    tm_info_init(module) || tm_label_init(module) || tm_instances_init() || tm_pointer_slot_init(module) || tm_host_array_init(module) ||
+	    tm_host_launch_init(module))
 		return -1;
+	if (Py_AtExit(at_end)) {
+		/* Python has room for 32 such functions, and others took them. The program works without: at worst a device's frees in the background run into the end of
+		 * the vendor's library. Whoever looks into a crash there finds this. */
+		static const char message[] = "Python has no room for one more function to be called at its end (Py_AtExit): device memory may be given back while the process ends";
+		tmReport(UINT32_MAX, (char *)message);
+	}
 	tm_atomic_counts = !tmPlainCounts();
 	once = true;
 	return 0;

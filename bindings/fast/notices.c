@@ -12,17 +12,38 @@ PyObject *tm_notices_configure(PyObject *callable)
 	Py_RETURN_NONE;
 }
 
-void tm_notify(void)
+/* An error of the program's own log handler is none of the call's that happened to bring word, so it is shown and forgotten. But KeyboardInterrupt, SystemExit
+ * and whatever else is no Exception were not meant for the handler: a signal came while it ran, or it wants the thread to end. They go on as if they had come at the
+ * end of the call, and whoever called gives back what it has got (tm_perform). Not by PyErr_SetInterrupt: that would call the program's handler of SIGINT a
+ * second time, on the main thread, whichever thread it was, and SystemExit has no such way. */
+int tm_notify(void)
 {
-	if (!notify || notifying) return;
+	if (!notify || notifying) return 0;
 	PyObject *type, *value, *traceback;
 	PyErr_Fetch(&type, &value, &traceback);
 	notifying = true;
 	PyObject *done = PyObject_CallNoArgs(notify);
 	notifying = false;
-	if (!done) PyErr_WriteUnraisable(notify); /* an error of the program's own log handler is none of the call's */
+	int failed = !done && !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0;
+	if (!done && !failed) PyErr_WriteUnraisable(notify);
 	Py_XDECREF(done);
-	PyErr_Restore(type, value, traceback);
+	if (!failed) {
+		PyErr_Restore(type, value, traceback);
+	} else if (type) { /* a signal handler has raised, too: that one is older */
+		PyObject *newer, *newer_value, *newer_traceback;
+		PyErr_NormalizeException(&type, &value, &traceback);
+		if (traceback) PyException_SetTraceback(value, traceback);
+		PyErr_Fetch(&newer, &newer_value, &newer_traceback);
+		PyErr_NormalizeException(&newer, &newer_value, &newer_traceback);
+		if (newer_value != value)
+			PyException_SetContext(newer_value, value); /* takes the reference */
+		else
+			Py_DECREF(value);
+		Py_DECREF(type);
+		Py_XDECREF(traceback);
+		PyErr_Restore(newer, newer_value, newer_traceback);
+	}
+	return failed;
 }
 
 static PyObject *take_notices(PyObject *module, PyObject *unused)

@@ -6,6 +6,7 @@ package fast
 import "C"
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/tack-memory/tack-memory/bindings/internal/engine"
@@ -68,13 +69,16 @@ func perform(c *C.tm_call, cancel *gomem.Cancel) {
 	case C.TM_OP_COPY_TO_HOST, C.TM_OP_COPY_FROM_HOST, C.TM_OP_FILL, C.TM_OP_COPY, C.TM_OP_RAW_TO_HOST, C.TM_OP_RAW_FROM_HOST,
 		C.TM_OP_RAW_FILL, C.TM_OP_RAW_COPY:
 		err = performAccess(c, d, wait(c, cancel))
-	case C.TM_OP_RESERVE, C.TM_OP_UNRESERVE, C.TM_OP_ADOPT, C.TM_OP_DISOWN, C.TM_OP_FIND:
+	case C.TM_OP_RESERVE, C.TM_OP_UNRESERVE, C.TM_OP_RESERVE_TO_ADOPT, C.TM_OP_ADOPT, C.TM_OP_DISOWN, C.TM_OP_FIND:
 		err = performAdoption(c, d, cancel)
 	default:
 		err = performDevice(c, d, cancel)
 	}
 	if err != nil {
 		fail(c, err)
+	}
+	if d := device(c); d != nil && d.FreesWait() {
+		wakeDrainer()
 	}
 	if gomem.Noticed() {
 		c.notices = 1
@@ -115,6 +119,10 @@ func performDevice(c *C.tm_call, d *gomem.Device, cancel *gomem.Cancel) (err err
 	case C.TM_OP_SPILL_ALL:
 		var freed uint64
 		freed, err = d.SpillAll(wait(c, cancel))
+		c.result = C.int64_t(freed)
+	case C.TM_OP_SPILL_TO_BUDGET:
+		var freed uint64
+		freed, err = d.SpillToBudget(wait(c, cancel))
 		c.result = C.int64_t(freed)
 	case C.TM_OP_RESTORE_ALL:
 		err = d.RestoreAll(wait(c, cancel))
@@ -163,9 +171,9 @@ func performAccess(c *C.tm_call, d *gomem.Device, w gomem.Wait) error {
 	case C.TM_OP_COPY:
 		return d.Copy(index, offset, uint32(c.other), uint64(c.other_offset), nbytes, w)
 	case C.TM_OP_RAW_TO_HOST:
-		return d.ForeignToHost(c.memory, uint64(c.address), nbytes)
+		return d.ForeignToHost(c.memory, uint64(c.address), nbytes, w)
 	case C.TM_OP_RAW_FROM_HOST:
-		return d.ForeignFromHost(uint64(c.address), c.memory, nbytes)
+		return d.ForeignFromHost(uint64(c.address), c.memory, nbytes, w)
 	case C.TM_OP_RAW_FILL:
 		return d.ForeignFill(uint64(c.address), pattern, nbytes)
 	default:
@@ -196,6 +204,10 @@ func performAdoption(c *C.tm_call, d *gomem.Device, cancel *gomem.Cancel) error 
 	case C.TM_OP_UNRESERVE:
 		d.Unreserve(uint64(c.token))
 		return nil
+	case C.TM_OP_RESERVE_TO_ADOPT:
+		token, err := d.ReserveToAdopt(uint64(c.address), uint64(c.nbytes), gomem.How(c.how), allocateOptions(c, cancel))
+		c.token = C.uint64_t(token)
+		return err
 	case C.TM_OP_ADOPT:
 		index, err := d.Adopt(uint64(c.address), uint64(c.nbytes), gomem.AdoptOptions{Wait: wait(c, cancel), How: gomem.How(c.how), Stream: uint64(c.stream),
 			Token: uint64(c.token), Unmovable: c.flags&C.TM_UNMOVABLE != 0, Reason: uint32(c.reason), Label: uint32(c.label), Origin: uint32(c.origin)})
@@ -204,7 +216,8 @@ func performAdoption(c *C.tm_call, d *gomem.Device, cancel *gomem.Cancel) error 
 		}
 		return err
 	case C.TM_OP_DISOWN:
-		address, err := d.Disown(uint32(c.index), wait(c, cancel))
+		gate := (*uint32)(unsafe.Pointer(&c.gate))
+		address, err := d.DisownIf(uint32(c.index), wait(c, cancel), func() bool { return atomic.CompareAndSwapUint32(gate, C.TM_GATE_OPEN, C.TM_GATE_PASSED) })
 		c.address = C.uint64_t(address)
 		return err
 	default:

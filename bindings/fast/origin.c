@@ -16,19 +16,29 @@ static struct {
 	uint32_t number;
 } remembered[REMEMBERED];
 
-/* Whether the code is of this package: then its caller is what a person wants to know. */
+/* The machinery of the host frameworks that are plugged in: a tuple of folders, each with its last slash; NULL: none. */
+static PyObject *skipped;
+
+/* Whether the code is of this package, or of a host's machinery: then its caller is what a person wants to know. */
 static bool is_ours(PyCodeObject *code)
 {
 	static const char folder[] = "/tack_memory/";
-	const char *name = PyUnicode_AsUTF8(code->co_filename);
+	Py_ssize_t length;
+	const char *name = PyUnicode_AsUTF8AndSize(code->co_filename, &length);
 	if (!name) {
 		PyErr_Clear();
 		return false;
 	}
-	return strstr(name, folder) != NULL;
+	if (strstr(name, folder)) return true;
+	for (Py_ssize_t i = 0, count = skipped ? PyTuple_GET_SIZE(skipped) : 0; i < count; i++) {
+		Py_ssize_t its;
+		const char *host = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(skipped, i), &its); /* cannot fail: set_origin_skip has asked */
+		if (its <= length && !memcmp(name, host, (size_t)its)) return true;
+	}
+	return false;
 }
 
-/* The frame outside of this package that called; a new reference, NULL where there is none. */
+/* The frame outside of all that which called; a new reference, NULL where there is none. */
 static PyFrameObject *calling_frame(void)
 {
 	PyFrameObject *frame = PyEval_GetFrame();
@@ -108,6 +118,18 @@ static PyObject *set_origins(PyObject *module, PyObject *mode)
 	return Py_NewRef(before);
 }
 
+static PyObject *set_origin_skip(PyObject *module, PyObject *folders)
+{
+	if (!PyTuple_Check(folders)) return PyErr_Format(PyExc_TypeError, "set_origin_skip: a tuple of folders, not %.100s", Py_TYPE(folders)->tp_name);
+	for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++) {
+		PyObject *folder = PyTuple_GET_ITEM(folders, i);
+		if (!PyUnicode_Check(folder)) return PyErr_Format(PyExc_TypeError, "set_origin_skip: a folder is a str, not %.100s", Py_TYPE(folder)->tp_name);
+		if (!PyUnicode_AsUTF8(folder)) return NULL; /* a lone surrogate, which no file's name could match */
+	}
+	Py_XSETREF(skipped, Py_NewRef(folders));
+	Py_RETURN_NONE;
+}
+
 int tm_origin_init(PyObject *module)
 {
 	return (mode_off = PyUnicode_InternFromString("off")) && (mode_line = PyUnicode_InternFromString("line")) ? 0 : -1;
@@ -115,5 +137,7 @@ int tm_origin_init(PyObject *module)
 
 PyMethodDef tm_origin_methods[] = {
 	{"set_origins", set_origins, METH_O, TM_DOC_SET_ORIGINS},
+	{"set_origin_skip", set_origin_skip, METH_O,
+		"set_origin_skip(folders, /)\n--\n\nCode in these folders (each with its last slash) is never an origin: its caller is. A host framework's machinery."},
 	{NULL},
 };

@@ -43,6 +43,15 @@ static bool wait_slice(tm_task *task)
 	return done;
 }
 
+/* Whether signal handlers may run now: a call that has no way back cannot take its last step while they do. False: it has taken it, and ends at once. */
+static bool close_gate(tm_call *call)
+{
+	uint32_t open = TM_GATE_OPEN;
+	return __atomic_compare_exchange_n(&call->gate, &open, TM_GATE_CLOSED, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+static void open_gate(tm_call *call) { __atomic_store_n(&call->gate, TM_GATE_OPEN, __ATOMIC_SEQ_CST); }
+
 /* Runs the call as a task. True when a signal handler raised: the exception is set, the task was told to end, and has ended. */
 static bool run_task(tm_call *call)
 {
@@ -60,9 +69,13 @@ static bool run_task(tm_call *call)
 		done = wait_slice(&task);
 		Py_END_ALLOW_THREADS
 		/* Once a handler has raised, the exception is kept and no further handler runs: the task is on its way to its end. */
-		if (!done && !raised && PyErr_CheckSignals()) {
-			raised = true;
-			if (!tm_forked) tmCancel(&task);
+		if (!done && !raised && close_gate(call)) {
+			if (PyErr_CheckSignals()) {
+				raised = true; /* and the gate stays closed */
+				if (!tm_forked) tmCancel(&task);
+			} else {
+				open_gate(call);
+			}
 		}
 		if (TM_UNLIKELY(tm_forked)) { /* a handler forked, and this is the child: the goroutine is not here, and will never end */
 			if (!raised) tm_raise_forked();
@@ -76,15 +89,31 @@ static bool run_task(tm_call *call)
 	return raised;
 }
 
-/* Gives back what a call has given that nobody will get, because Ctrl-C came at its very end. */
+/* What has no way back. Memory that was adopted may be spilled by another thread at once: to disown it would give it back at another address, or fail for want of
+ * room, while the caller, told of an error, goes on with the address that it gave. The address that disown() returns is the only way to that memory. So no Python
+ * code runs between the end of such a call in Go and the return of the C function that made it: nobody is told of notices behind it, and
+ *
+ *   - an adoption is no task. It is short: its caller has made room by a call that can be undone (adopt.c), and then it waits for no lock;
+ *   - a disowning may take long, for it needs the device's lock, and room. It is a task that can be cancelled up to its last step, which is behind a gate that is closed
+ *     while handlers run (close_gate). */
+static bool is_final(const tm_call *call) { return call->op == TM_OP_ADOPT || call->op == TM_OP_DISOWN; }
+
+/* Gives back what a call has given that nobody will get, because Ctrl-C came at its very end. Exact, whatever other threads have done since, because what was given has
+ * a name that only this call knows:
+ *
+ *   - the index of a new buffer: spilled or not, it is dropped together with its contents, which nobody has seen;
+ *   - one of each buffer's Admitted counts, one hold by its number, one reservation by its token: those of others are counted beside it. That buffers were made
+ *     resident for it is no harm.
+ *
+ * All other operations give nothing, or what was asked for has happened (freed, spilled, copied) as if the signal had come a moment later. What a handler has forked
+ * needs nothing: the child has no Go, and the parent comes here by itself. */
 static void undo(tm_call *call)
 {
 	switch (call->op) {
 	case TM_OP_ALLOCATE: call->op = TM_OP_DROP; break;
 	case TM_OP_ADMIT: call->op = TM_OP_DISCHARGE; break;
 	case TM_OP_HOLD: call->op = TM_OP_RELEASE; break;
-	case TM_OP_RESERVE: call->op = TM_OP_UNRESERVE; break;
-	case TM_OP_ADOPT: call->op = TM_OP_DISOWN; break;
+	case TM_OP_RESERVE: case TM_OP_RESERVE_TO_ADOPT: call->op = TM_OP_UNRESERVE; break;
 	default: return;
 	}
 	tm_release(call);
@@ -130,20 +159,17 @@ uint64_t tm_bringing(uint32_t device, uint64_t nbytes)
 
 int tm_perform(tm_call *call, uint64_t moves)
 {
-	if (TM_UNLIKELY(tm_forked)) {
-		tm_raise_forked();
-		return -1;
-	}
 	if (tm_thread_is_nested()) call->flags |= TM_NESTED;
 	for (;;) {
+		if (TM_UNLIKELY(tm_forked)) { /* asked each time: help() and tm_notify() run Python code, which may fork */
+			tm_raise_forked();
+			return -1;
+		}
 		call->notices = 0;
-		if (TM_UNLIKELY(moves && may_take_long(moves)) && _PyOS_IsMainThread()) {
-			if (run_task(call)) {
-				if (call->notices) tm_notify();
-				if (call->code == TM_OK) undo(call);
-				free(call->text);
-				return -1;
-			}
+		call->gate = TM_GATE_OPEN;
+		bool raised = false;
+		if (TM_UNLIKELY(moves && may_take_long(moves)) && call->op != TM_OP_ADOPT && _PyOS_IsMainThread()) {
+			raised = run_task(call);
 		} else {
 			in_flight++;
 			Py_BEGIN_ALLOW_THREADS
@@ -151,8 +177,15 @@ int tm_perform(tm_call *call, uint64_t moves)
 			Py_END_ALLOW_THREADS
 			in_flight--;
 		}
-		if (TM_UNLIKELY(call->notices)) tm_notify();
+		if (TM_UNLIKELY(call->notices) && !(is_final(call) && call->code == TM_OK) && tm_notify()) raised = true;
+		if (TM_UNLIKELY(raised)) {
+			if (call->code == TM_OK) undo(call);
+			free(call->text);
+			call->text = NULL;
+			return -1;
+		}
 		if (TM_LIKELY(call->code == TM_OK)) return 0;
+		if (TM_UNLIKELY(call->code == TM_AGAIN)) continue; /* it came to its gate just while signals were looked for */
 		if (call->code != TM_COLLECT && call->code != TM_RELIEVE) return tm_raise_call(call);
 		free(call->text);
 		call->text = NULL;

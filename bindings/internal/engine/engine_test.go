@@ -46,6 +46,7 @@ func reset(t *testing.T) {
 		*simKind = *newSimKind()
 		*simHIPKind = *newSimHIPKind()
 		*simLevelZeroKind = *newSimLevelZeroKind()
+		simCPU = nil
 		checking.Store(false)
 		checkingSet.Store(false)
 		hostLimitSet.Store(false)

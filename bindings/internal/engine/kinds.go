@@ -26,7 +26,7 @@ type kind struct {
 }
 
 // kinds is all of them, in the order of reports.
-var kinds = []*kind{cudaKind, hipKind, levelZeroKind, metalKind, cpuKind, simKind, simHIPKind, simLevelZeroKind}
+var kinds = []*kind{cudaKind, hipKind, levelZeroKind, metalKind, cpuKind, simKind, simHIPKind, simLevelZeroKind, simCPUKind}
 
 // Library is a vendor's library as it was found.
 type Library struct {

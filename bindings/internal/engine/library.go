@@ -57,6 +57,11 @@ func newLibraryKind[L library](name string, b backend[L]) *kind {
 // describedLibrary is what reports say of a library.
 func describedLibrary(found library) Library {
 	l := Library{File: found.Path(), Version: found.VersionText()}
+	if loader, tells := found.(interface{ LoaderVersion() string }); tells { // Level Zero: Version is its drivers'
+		if version := loader.LoaderVersion(); version != "" {
+			l.File += ", version " + version
+		}
+	}
 	if found.Shared() {
 		l.File += " (loaded by this process before)"
 	}

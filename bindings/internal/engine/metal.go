@@ -79,12 +79,12 @@ func metalNotes(facts metal.Facts) []string {
 }
 
 // SetHostCache tells what a host framework's own pool keeps on a device, in bytes, for reports to show as cached; gomem.Unknown: it cannot tell.
-// That is for devices whose vendor has no pool of its own: Metal.
+// The driver of the device knows nothing of such a pool: for CUDA and HIP its memory is in use, and Metal has no pools at all.
 func SetHostCache(index uint32, nbytes int64) error {
 	device := At(index)
 	driver, takes := device.Driver().(interface{ SetHostCache(nbytes int64) error })
 	if !takes {
-		return fmt.Errorf("%s asks its driver for what is cached, and takes no figure of a host framework's", device.Name())
+		return fmt.Errorf("%s takes no figure of what a host framework keeps in a pool of its own", device.Name())
 	}
 	return driver.SetHostCache(nbytes)
 }

@@ -113,7 +113,7 @@ func TestMetalIsCounted(t *testing.T) {
 
 	processor, err := Open("cpu", 0)
 	require.NoError(t, err)
-	assert.ErrorContains(t, SetHostCache(processor, 1), "cpu asks its driver")
+	assert.ErrorContains(t, SetHostCache(processor, 1), "cpu takes no figure")
 	_, err = MetalBuffer(processor, address)
 	assert.ErrorContains(t, err, "cpu is no Metal device")
 	device.Drop(buffer)

@@ -51,6 +51,19 @@ func TestPoolsSwitch(t *testing.T) {
 	}
 }
 
+// versioned is a library that tells a version of its own, beside that of the drivers behind it.
+type versioned struct{ library }
+
+func (versioned) LoaderVersion() string { return "1.8.12" }
+
+func TestALoadersOwnVersionStandsBehindItsFile(t *testing.T) {
+	found, err := levelzero.Load(dl.System, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
+	require.NoError(t, err)
+	plain, told := describedLibrary(found), describedLibrary(versioned{found})
+	assert.Equal(t, plain.File+", version 1.8.12", told.File)
+	assert.Equal(t, plain.Version, told.Version)
+}
+
 // without hides one function of a library, as an older one does.
 type without struct {
 	dl.Loader
