@@ -11,11 +11,13 @@
 
 A size is an int of bytes or a string such as "24 MiB", "1.5GB" or "80%". A device is None (the current one), "cuda:0", "cuda", an ordinal,
 or a framework's own device object. Everything may be called from any thread.
+
+(PYTEST_DONT_REWRITE: there is nothing to rewrite, and pytest would warn where this is imported before it.)
 """
 
 from __future__ import annotations
 
-from . import _devices, _errors, _hosts, _logging
+from . import _auto, _devices, _errors, _hosts, _logging
 from ._accounting import MemoryPeak, format_info, format_info_html, memory_peak
 from ._arrays import hold, label, restore, spill
 from ._budget import get_memory_budget, memory_budget, set_memory_budget
@@ -152,3 +154,4 @@ _fast.configure(
     notify=_logging.drain,
 )
 _hosts.watch(_devices.default_device_changed)
+_auto.start()

@@ -25,7 +25,7 @@ exit codes:
   0  all is well; doctor: something can be used (the CPU alone will do), and each device or kind that was named
   1  info: a device cannot be asked; doctor: a device that was named cannot be used, a switch names a library that cannot be loaded,
      or a driver is installed, does not work, and no other device spills
-  2  wrong arguments; there is no such device
+  2  wrong arguments; there is no such device; a switch of the environment (TACK_MEMORY_...) has a wrong form
 """
 
 

@@ -11,9 +11,9 @@ from operator import index as _integer
 
 from . import _hosts
 from ._control import call, call_json
-from ._logging import debug
+from ._logging import debug, logger
 from ._native import _fast, sim_library_path
-from ._settings import KINDS, SIM_KINDS, parse_device_name, settings
+from ._settings import KINDS, SIM_KINDS, SIMULATED_KINDS, parse_device_name, settings
 from ._sizes import format_bytes, parse_size
 
 TYPE_CHECKING = False
@@ -29,6 +29,7 @@ _lock = RLock()  # guards all below; may be held across a driver's loading, neve
 _opened: dict[str, int] = {}  # name -> index in this process
 _opening: dict[str, int] = {}  # the same of a device that is being given its budget, by the thread that has the lock
 _prepared = False
+_told_budgets = False  # budgets of TACK_MEMORY_BUDGET that are for no device were looked for
 _default: str | None = None  # the default device where no framework is plugged in; found once
 
 
@@ -84,6 +85,23 @@ def describe() -> list[dict[str, Any]]:
     return sorted(found, key=lambda device: (order.get(device["kind"], len(order)), device["ordinal"]))
 
 
+def budgets_for_nothing(found: list[dict[str, Any]]) -> dict[str, str]:
+    """The devices that TACK_MEMORY_BUDGET names and that cannot be used, of those that `describe` found; and why."""
+    why = {}
+    for name in settings.budgets:
+        kind, colon, ordinal = name.partition(":")
+        if not colon:
+            continue  # a kind: such a switch may be written for several machines
+        if kind in SIM_KINDS:  # they come to be when they are named
+            there = [f"{kind}:{one}" for one in range(len(settings.sim or (0,)))]
+        else:
+            there = [device["name"] for device in found if device["kind"] == kind and device["usable"]]
+        if name not in there and name not in _opened:
+            reason = next((device["why"] for device in found if device["name"] in (name, kind) and not device["usable"]), "")
+            why[name] = reason or (f"there {'is' if len(there) == 1 else 'are'} only {', '.join(there)}" if there else "there is none")
+    return why
+
+
 def total_of(device: str) -> int | None:
     """The total memory of a device in bytes; None where it is unknown."""
     total: int | None = _fast.memory_info(device).device_total
@@ -129,7 +147,7 @@ def _from_text(text: str) -> str:
     if kind in ("cpu", "metal") and ordinal is None:
         return kind if kind == "cpu" else f"{kind}:0"
     if kind == "cpu":
-        raise ValueError(f"unknown device {text!r}: there is one CPU device, \"cpu\"; {_known()}")
+        raise ValueError(f'unknown device {text!r}: there is one CPU device, "cpu"; {_known()}')
     if ordinal is not None:
         return f"{kind}:{ordinal}"
     current = _current()
@@ -187,18 +205,31 @@ def _open(name: str) -> int:
             raise ValueError(f"unknown device {name!r}: {why}; {_known()}") from None
         _opening[name] = index
         try:
-            _apply_budget(name)
+            apply_budget(name)
         finally:
             del _opening[name]
         # Only now may others use it, and C remember its name: where the budget cannot be had, the next use reads the switch again, and fails as this one does.
         _fast.announce_device(index)
         _opened[name] = index
     debug("opened %s", name)
+    _tell_budgets_for_nothing()
     return index
 
 
-def _apply_budget(name: str) -> None:
-    """Give a device that was just opened the budget of TACK_MEMORY_BUDGET."""
+def _tell_budgets_for_nothing() -> None:
+    """At the first use of any device: a name that is written wrongly would give no device the budget, without a word."""
+    global _told_budgets
+    with _lock:
+        if _told_budgets or _fast.forked():
+            return
+        _told_budgets = True
+        asks_a_driver = any(":" in name and name.partition(":")[0] not in SIM_KINDS and name not in _opened for name in settings.budgets)
+        for name, why in budgets_for_nothing(describe() if asks_a_driver else []).items():
+            logger().warning("TACK_MEMORY_BUDGET: the budget of %s is for nothing: %s", name, why)
+
+
+def apply_budget(name: str) -> None:
+    """Give a device the budget of TACK_MEMORY_BUDGET, if that has one for it."""
     written = settings.budget_of(name)
     if written is None:
         return
@@ -228,12 +259,11 @@ def _prepare() -> None:
 
 
 def _is_offered(device: dict[str, Any]) -> bool:
-    return device["kind"] not in SIM_KINDS or (device["kind"] == "sim" and settings.sim is not None) or device["name"] in _opened
+    return device["kind"] not in SIMULATED_KINDS or (device["kind"] == "sim" and settings.sim is not None) or device["name"] in _opened
 
 
 def _known() -> str:
     """The end of an error's text: the devices there are. In a forked child only those that are open can be told."""
     names = list(_opened) if _fast.forked() else devices()
-    if not any(name.partition(":")[0] in SIM_KINDS for name in names):
-        names.append("sim:0, sim-hip:0, sim-level_zero:0 (simulated, only when named)")
-    return "known devices: " + ", ".join(names)
+    more = [f"{kind}:0" for kind in SIM_KINDS if not any(name.partition(":")[0] == kind for name in names)]
+    return "known devices: " + ", ".join(names) + (f"; simulated, only when named: {', '.join(more)}" if more else "")

@@ -7,8 +7,8 @@ import os
 import sys
 
 from . import __version__
-from ._devices import describe, resolve
-from ._settings import KINDS, SIM_KINDS, SWITCHES, settings
+from ._devices import budgets_for_nothing, describe, resolve
+from ._settings import KINDS, SIM_CPU_KIND, SIM_KINDS, SIMULATED_KINDS, SWITCHES, settings
 from ._sizes import format_bytes
 
 TYPE_CHECKING = False
@@ -24,8 +24,12 @@ VENDORS = {
     "sim": "simulated, on the software CUDA driver",
     "sim-hip": "simulated, on the software HIP driver",
     "sim-level_zero": "simulated, on the software Level Zero driver",
+    "sim-cpu": "simulated, for the CPU backend of a framework",
 }
 """What each kind of device is, for people."""
+
+_OWN = ("cpu", "metal", "sim-cpu")
+"""The kinds that need no vendor's library to be found, and have no memory pools."""
 
 _NO_LIBRARY = {
     "cuda": "NVIDIA's driver has libcuda.so.1: install the driver (https://www.nvidia.com/drivers); in a container, let it in (docker run --gpus all)",
@@ -75,6 +79,7 @@ def examine(wanted: list[str]) -> dict[str, Any]:
         "devices": all_devices,
         "refused": {name: _refusal(name, vendors, all_devices) for name in wanted if name not in usable},
         "switches": {name: os.environ.get(name) or None for name in SWITCHES},
+        "budgets_for_nothing": budgets_for_nothing(found),
     }
 
 
@@ -114,6 +119,8 @@ def to_text(examined: dict[str, Any]) -> str:
     for name, meaning in SWITCHES.items():
         value = examined["switches"][name]
         lines += [f"  {name} {'not set' if value is None else f'= {value}'}", f"    {meaning}"]
+        if name == "TACK_MEMORY_BUDGET":
+            lines += [f"    the budget of {device} is for nothing: {why}" for device, why in examined["budgets_for_nothing"].items()]
     if not any(device["usable"] and device["kind"] in ("cuda", "hip", "level_zero", "metal") for device in examined["devices"]):
         names = ", ".join(f'"{kind}:0"' for kind in SIM_KINDS)
         lines += ["", "No GPU can be used here. The exit code tells that only where a GPU is asked for, as in: doctor cuda"]
@@ -138,7 +145,7 @@ def _told(device: dict[str, Any]) -> dict[str, Any]:
         "product": device["product"] or None,
         "uuid": device["uuid"] or None,
         "total": total if total is not None and total >= 0 else None,
-        "pools": device["pools"] if usable and device["kind"] not in ("cpu", "metal") else None,
+        "pools": device["pools"] if usable and device["kind"] not in _OWN else None,
         "spills": usable and device["spills"],
         "spilling": _spilling(device),
         "library": device["library"] or None,
@@ -157,7 +164,7 @@ def _spilling(device: dict[str, Any]) -> str:
     if not device["spills"]:
         return "accounting only: its memory is the host's"
     when = "when the device is full by its figures" if device["kind"].endswith("level_zero") else "when an allocation fails"
-    return f"under a budget, and {when}" + (" (simulated: nothing is measured here)" if device["kind"] in SIM_KINDS else "")
+    return f"under a budget, and {when}" + (" (simulated: nothing is measured here)" if device["kind"] in SIMULATED_KINDS else "")
 
 
 def _vendor(kind: str, devices: list[dict[str, Any]]) -> dict[str, Any]:
@@ -179,7 +186,7 @@ def _vendor(kind: str, devices: list[dict[str, Any]]) -> dict[str, Any]:
         "loaded": bool(library),
         "named_by": switch if named else None,
         "version": devices[0]["version"],
-        "needs_library": kind not in ("cpu", "metal"),
+        "needs_library": kind not in _OWN,
         "devices": [device["name"] for device in there],
         "missing": sorted({text for device in devices for text in device["missing"]}),
         "hiding": {name: os.environ[name] for name in _HIDING.get(kind, ()) if name in os.environ},
@@ -197,6 +204,8 @@ def _refusal(name: str, vendors: list[dict[str, Any]], devices: list[dict[str, A
     for vendor in vendors:
         if vendor["kind"] == name.partition(":")[0]:
             return vendor["why"] or "there are only " + ", ".join(vendor["devices"])
+    if name.partition(":")[0] == SIM_CPU_KIND:
+        return 'it comes to be in a process that calls tack_memory.install(host, simulate="64 MiB"), for the framework\'s CPU backend to compute on'
     return "there is none"
 
 
@@ -204,7 +213,7 @@ def _library_lines(vendor: dict[str, Any]) -> list[str]:
     if not vendor["library"]:
         return ["  library: not found"] if vendor["needs_library"] else []
     line = f"  library: {vendor['library']}"
-    if vendor["version"]:  # Level Zero's loader does not tell its own
+    if vendor["version"]:  # the loader's own, where it tells it, stands behind its file already
         line += f", {'driver interface' if vendor['kind'].endswith('level_zero') else 'version'} {vendor['version']}"
     if not vendor["loaded"]:
         line += f", named by {vendor['named_by']}: it cannot be loaded"

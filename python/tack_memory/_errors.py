@@ -355,8 +355,7 @@ def _advice(error: DeviceMemoryError) -> str:
         return "work in smaller pieces, or raise the budget (set_memory_budget)" if error.budget is not None else "work in smaller pieces"
     if error.reason == "host":
         return (
-            "free arrays that are not needed, raise TACK_MEMORY_HOST_LIMIT, or give the process more host memory; "
-            "empty_host_pool() gives back what is pooled"
+            "free arrays that are not needed, raise TACK_MEMORY_HOST_LIMIT, or give the process more host memory; empty_host_pool() gives back what is pooled"
         )
     advice = []
     if any(reason.startswith("export") for reason in error.unspillable):

@@ -25,10 +25,10 @@ def logger() -> Logger:
     return logging.getLogger("tack_memory")
 
 
-def debug(message: str, *arguments: object) -> None:
+def debug(message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
     """Log for those who look for it. Where nobody imported `logging`, nobody can have asked for these messages."""
     if "logging" in sys.modules:
-        logger().debug(message, *arguments)
+        logger().debug(message, *arguments, exc_info=exc_info)
 
 
 def configure() -> None:
@@ -70,3 +70,20 @@ atexit.register(drain)
 def warning(message: str, *arguments: object) -> None:
     """Log what a user should see even if nobody asked for a log."""
     logger().warning(message, *arguments)
+
+
+def warn(message: str) -> None:
+    """Give a RuntimeWarning at the line outside of this package that led here, for what is no reason to stop the program.
+
+    Where the program turns warnings into errors, it is logged: an import must not fail with it."""
+    import warnings
+
+    inside = ("tack_memory", "importlib", "_frozen_importlib")  # importlib's own core has either name, before and after `import importlib`
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
+        frame = frame.f_back
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    try:
+        warnings.warn_explicit(message, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__"), registry)
+    except RuntimeWarning:
+        warning("%s", message)

@@ -84,7 +84,7 @@ class MemoryReport:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<MemoryReport {self.device}: {format_bytes(self.info.in_use)} in use by {len(self.holders)} holders>"
+        return f"<MemoryReport {self.device}: {format_bytes(self.info.in_use)} in use by {len(self.holders)} holder{'' if len(self.holders) == 1 else 's'}>"
 
     def _repr_html_(self) -> str:
         from html import escape

@@ -7,14 +7,24 @@ library) is worked out at the first use of the device. An empty variable counts 
 from __future__ import annotations
 
 import os
+import sys
 
-from ._sizes import check_syntax, parse_size
+from ._sizes import parse_absolute_size, parse_size
 
 SIM_KINDS = ("sim", "sim-hip", "sim-level_zero")
 """The kinds of simulated devices: each is a vendor's backend over a software driver with that vendor's ABI. "sim-cuda" is another name of "sim"."""
 
-KINDS = ("cuda", "hip", "level_zero", "metal", "cpu", *SIM_KINDS)
+SIM_CPU_KIND = "sim-cpu"
+"""The kind of the simulated device that a framework's CPU backend computes on; there is one, "sim-cpu:0", once `install(host, simulate=...)` asked for it."""
+
+SIMULATED_KINDS = (*SIM_KINDS, SIM_CPU_KIND)
+"""The kinds that exist only when they are named or asked for: nobody measures a simulation by accident."""
+
+KINDS = ("cuda", "hip", "level_zero", "metal", "cpu", *SIMULATED_KINDS)
 """The kinds of device, in the order in which a default is looked for."""
+
+ADDRESS_MODES = ("fresh", "reuse")
+"""What becomes of the addresses of freed memory on "sim-cpu:0": never used again (a stale pointer crashes), or used again at once (it reads wrong numbers)."""
 
 _SMALLEST_SIM = 2**20
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -22,7 +32,7 @@ _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 SWITCHES = {
     "TACK_MEMORY_BUDGET": 'budget of each device ("8GiB", "80%"), or of some ("cuda:0=8GiB,cuda:1=50%")',
-    "TACK_MEMORY_AUTOINSTALL": "0: frameworks are not plugged in by themselves",
+    "TACK_MEMORY_AUTOINSTALL": "0: Tack is not plugged in by itself",
     "TACK_MEMORY_LOG": "level of the log on stderr: debug, info, warning or error",
     "TACK_MEMORY_HOST_LIMIT": 'most bytes that host copies of spilled buffers may take ("16 GiB"); else 80 % of what is available',
     "TACK_MEMORY_CUDA_LIBRARY": "the CUDA driver library to load, in place of libcuda.so.1",
@@ -30,6 +40,8 @@ SWITCHES = {
     "TACK_MEMORY_LEVEL_ZERO_LIBRARY": "the Level Zero loader to load, in place of libze_loader.so.1",
     "TACK_MEMORY_POOLS": "0: cuda and hip devices allocate without memory pools, for drivers whose pools fail or whose frees hang (slower)",
     "TACK_MEMORY_SIM": 'capacity of simulated devices ("sim:0", "sim-hip:0", "sim-level_zero:0"), one a device: "256 MiB,64 MiB"',
+    "TACK_MEMORY_SIMULATE_ADDRESSES": "freed addresses under install(host, simulate=...): fresh (never used again, so that a stale pointer crashes; the "
+    "default) or reuse (used again at once, so that it reads wrong numbers)",
     "TACK_MEMORY_CHECK": "1: verify the books after every operation (slow)",
 }
 """Each switch and what it does, in a few words; shown by `python -m tack_memory doctor`."""
@@ -38,7 +50,7 @@ SWITCHES = {
 class Settings:
     """The values of the switches: as written where they depend on a device, parsed otherwise."""
 
-    __slots__ = ("autoinstall", "budget", "budgets", "check", "host_limit", "log", "pools", "sim")
+    __slots__ = ("autoinstall", "budget", "budgets", "check", "host_limit", "log", "pools", "sim", "simulate_addresses")
 
     def __init__(self, environ: os._Environ[str] | dict[str, str]) -> None:
         """Read the switches from `environ`. Raises ValueError, naming the variable, where one has a wrong form."""
@@ -51,6 +63,7 @@ class Settings:
         self.budget, self.budgets = _budgets(environ, "TACK_MEMORY_BUDGET")
         self.host_limit: int | None = _host_limit(environ, "TACK_MEMORY_HOST_LIMIT")
         self.sim: tuple[int, ...] | None = _capacities(environ, "TACK_MEMORY_SIM")
+        self.simulate_addresses: str = _one_of(environ, "TACK_MEMORY_SIMULATE_ADDRESSES", ADDRESS_MODES)
 
     def budget_of(self, device: str) -> tuple[str, bool] | None:
         """The budget of a device as it was written, and whether the device (or its kind) was named; None: no budget."""
@@ -89,6 +102,14 @@ def _boolean(environ: os._Environ[str] | dict[str, str], name: str, default: boo
     raise ValueError(f"{name}={text}: must be 1 or 0")
 
 
+def _one_of(environ: os._Environ[str] | dict[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """The choice that was written; the first where nothing was."""
+    text = _read(environ, name)
+    if text is not None and text.lower() not in choices:
+        raise ValueError(f"{name}={text}: must be {' or '.join(choices)}")
+    return choices[0] if text is None else text.lower()
+
+
 def _level(environ: os._Environ[str] | dict[str, str], name: str) -> str | None:
     text = _read(environ, name)
     if text is not None and text.upper() not in _LEVELS:
@@ -101,10 +122,9 @@ def _host_limit(environ: os._Environ[str] | dict[str, str], name: str) -> int | 
     if text is None:
         return None
     try:
-        check_syntax(text, percent=False)
+        return parse_absolute_size(text)
     except ValueError as wrong:
         raise ValueError(f"{name}: {wrong}") from None
-    return parse_size(text)
 
 
 def _capacities(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[int, ...] | None:
@@ -114,10 +134,9 @@ def _capacities(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[
     capacities = []
     for part in text.split(","):
         try:
-            check_syntax(part, percent=False)
+            capacities.append(parse_absolute_size(part))
         except ValueError as wrong:
             raise ValueError(f"{name}: {wrong}") from None
-        capacities.append(parse_size(part))
     if min(capacities) < _SMALLEST_SIM:  # it is no flag: "1" would be a device of one byte
         raise ValueError(f'{name}={text}: it is the capacity of simulated devices, 1 MiB or more each; write for example "256 MiB"')
     return tuple(capacities)
@@ -133,8 +152,12 @@ def _budgets(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[str
         try:
             if parse_size(size, lambda: 2**40) == 0:
                 raise ValueError(f"{size!r}: a budget must be above 0; to have no budget, leave it out")
-            if equals and parse_device_name(device) is None:
-                raise ValueError(f"{device!r} is not a device; write for example cuda:0=8GiB")
+            if equals:
+                parsed = parse_device_name(device)
+                if parsed is None:
+                    raise ValueError(f"{device!r} is not a device; write for example cuda:0=8GiB")
+                kind, ordinal = parsed
+                device = kind if ordinal is None else f"{kind}:{ordinal}"  # by the name that the device has: there are two for "sim"
             if device in named or (not equals and everyone is not None):
                 raise ValueError(f"{device or 'the budget of every device'} is given twice")
         except ValueError as wrong:
@@ -146,4 +169,23 @@ def _budgets(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[str
     return everyone, named
 
 
-settings = Settings(os.environ)
+def _of_this_process() -> Settings:
+    try:
+        return Settings(os.environ)
+    except ValueError as wrong:
+        if not _is_command_line():
+            raise
+        # Who asks `python -m tack_memory doctor` what is wrong wants a line that says it: a traceback of this package's import does not.
+        print(f"tack_memory: {wrong}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _is_command_line() -> bool:
+    """This import is on the way to `python -m tack_memory`: the interpreter looks for the module to run, and says so in sys.argv."""
+    if sys.argv[:1] != ["-m"]:
+        return False
+    options = "".join(f" {argument}" for argument in sys.orig_argv[1:])
+    return options.partition(" -m")[2].split(maxsplit=1)[:1] == [__package__]
+
+
+settings = _of_this_process()

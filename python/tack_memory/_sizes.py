@@ -25,6 +25,7 @@ _UNITS = {
 _PREFIXES = {"k": "k", "m": "M", "g": "G", "t": "T"}
 _DIGITS = frozenset("0123456789")
 _EXAMPLES = 'write an int of bytes, or a string such as "24 MiB", "1.5GB" or "80%"'
+_ABSOLUTE = 'write bytes, or a size such as "24 MiB" or "1.5GB"'  # where there is nothing to take a share of
 
 
 def parse_size(size: object, total: Callable[[], int | None] | None = None, *, of: str = "the device") -> int:
@@ -58,11 +59,14 @@ def parse_size(size: object, total: Callable[[], int | None] | None = None, *, o
     return _checked(nbytes, size)
 
 
-def check_syntax(text: str, *, percent: bool = True) -> None:
-    """Raise ValueError unless `text` is a size; a percentage is not worked out, only allowed or refused."""
-    if not percent and text.strip().endswith("%"):
-        raise ValueError(f"{text!r}: a percentage is not possible here; write bytes, for example \"8 GiB\"")
-    parse_size(text, lambda: 0)
+def parse_absolute_size(text: str) -> int:
+    """Return a size in bytes that is no share of anything: a percentage is a ValueError, and none advises one."""
+    if text.strip().endswith("%"):
+        raise ValueError(f"{text!r}: a percentage is not possible here; {_ABSOLUTE}")
+    try:
+        return parse_size(text)
+    except ValueError as wrong:
+        raise ValueError(str(wrong).replace(_EXAMPLES, _ABSOLUTE)) from None
 
 
 def format_bytes(nbytes: int | None) -> str:
@@ -93,7 +97,7 @@ def _not_a_size(size: object) -> str:
         if 1e6 <= size < LIMIT:
             unit, scale = ("GB", 1e9) if size >= 1e9 else ("MB", 1e6)
             return f'a size cannot be the float {size!r}; write an int of bytes, or "{size / scale:g} {unit}"'
-        return f'a size cannot be the float {size!r}; {_EXAMPLES.replace("24 MiB", "8 GB")}'
+        return f"a size cannot be the float {size!r}; {_EXAMPLES.replace('24 MiB', '8 GB')}"
     return f"a size cannot be of type {type(size).__name__}; {_EXAMPLES}"
 
 
@@ -130,8 +134,7 @@ def _parse_text(text: str, total: Callable[[], int | None] | None, of: str) -> i
         prefix = _PREFIXES[lower[0]]
         decimal, binary = digits * _UNITS[lower[0] + "b"] // scale, digits * _UNITS[lower[0] + "ib"] // scale
         raise ValueError(
-            f'{text!r} can be read in two ways: "{number} {prefix}B" ({decimal:,} bytes) or "{number} {prefix}iB" ({binary:,} bytes); '
-            f"write one of them"
+            f'{text!r} can be read in two ways: "{number} {prefix}B" ({decimal:,} bytes) or "{number} {prefix}iB" ({binary:,} bytes); write one of them'
         )
     raise ValueError(f"{text!r} is not a size: unknown unit {unit!r}; {_EXAMPLES}")
 

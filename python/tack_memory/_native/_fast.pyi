@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, final
+from typing import Any, Literal, Self, TypeVar, final, type_check_only
+
+_Result = TypeVar("_Result")
 
 # A device argument is anything that the resolver given to `configure` turns into an index (None, "cuda:0", a host's device object, an int: an int is
 # the ordinal of a device of the current kind, never an index of ours). C answers None (once set_default_device was called) and names that were
@@ -43,9 +45,9 @@ def device_names() -> list[str]:
 
 def forked() -> bool: ...
 
-@final
-class Buffer:
-    """One block of device memory that tack_memory owns and counts."""
+@type_check_only
+class _Memory:
+    """What Buffer and BufferView have in common. There is no such class at run time: C gives both types the same methods (bindings/fast/access.c)."""
     @property
     def device_ptr(self) -> int: ...
     @property
@@ -73,10 +75,14 @@ class Buffer:
     def view(self, offset: int, nbytes: int) -> BufferView: ...
     def hold(self, reason: str = "hold") -> Hold: ...
     def export(self, reason: str = "export") -> Exported: ...
+
+@final
+class Buffer(_Memory):
+    """One block of device memory that tack_memory owns and counts."""
     def free(self) -> None: ...
 
 @final
-class BufferView:
+class BufferView(_Memory):
     """(base, offset, size): the same methods as Buffer; owns nothing, keeps its base alive. base is None for foreign memory."""
     @property
     def base(self) -> Buffer | None: ...
@@ -84,33 +90,6 @@ class BufferView:
     def offset(self) -> int: ...
     @property
     def owner(self) -> object: ...
-    @property
-    def device_ptr(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def state(self) -> Literal["building", "resident", "spilling", "spilled", "restoring", "freed"]: ...
-    @property
-    def is_spilled(self) -> bool: ...
-    @property
-    def label(self) -> str | None: ...
-    @label.setter
-    def label(self, value: str | None) -> None: ...
-    @property
-    def origin(self) -> str | None: ...
-    @property
-    def holds(self) -> dict[str, int]: ...  # reason -> count
-    def copy_from_host(self, obj: _HostMemory, offset: int = 0) -> None: ...
-    def copy_to_host(self, out: _HostMemory | None = None, offset: int = 0, nbytes: int | None = None) -> Any: ...
-    def fill(self, value: int | bytes, offset: int = 0, nbytes: int | None = None) -> None: ...
-    def copy_from(self, other: Buffer | BufferView, offset: int = 0, source_offset: int = 0, nbytes: int | None = None) -> None: ...
-    def spill(self) -> int: ...
-    def restore(self) -> None: ...
-    def view(self, offset: int, nbytes: int) -> BufferView: ...
-    def hold(self, reason: str = "hold") -> Hold: ...
-    def export(self, reason: str = "export") -> Exported: ...
 
 @final
 class Hold:
@@ -126,26 +105,41 @@ class Exported:
     def nbytes(self) -> int: ...
     @property
     def buffer(self) -> Buffer | BufferView: ...
-    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any: ...
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None
+    ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def close(self) -> None: ...
 
-def allocate(nbytes: _Size, device: _Device = None, *, zero: bool = True, movable: bool = True, reason: str | None = None, label: str | None = None) -> Buffer: ...
+def allocate(
+    nbytes: _Size, device: _Device = None, *, zero: bool = True, movable: bool = True, reason: str | None = None, label: str | None = None
+) -> Buffer: ...
 def reserve(nbytes: _Size, device: _Device = None) -> Reservation: ...
 
 @final
 class Reservation:
     """Room within the budget; given to adopt, or dropped (then the room is given back)."""
+
     nbytes: int
     def close(self) -> None: ...
 
 def adopt(
-    ptr: int, nbytes: int, device: _Device = None, *,
+    ptr: int,
+    nbytes: int,
+    device: _Device = None,
+    *,
     how: Literal["cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice", "host"],
-    stream: int | None = None, reserved: Reservation | None = None, movable: bool = True, reason: str | None = None, label: str | None = None,
+    stream: int | None = None,
+    reserved: Reservation | None = None,
+    movable: bool = True,
+    reason: str | None = None,
+    label: str | None = None,
+    into: tuple[dict[str, Any], str] | None = None,
 ) -> Buffer: ...
-def disown(buffer: Buffer, /) -> int:
-    """The opposite of adopt: makes it resident, forgets it, returns its pointer; the caller owns the memory again."""
+def disown(buffer: Buffer, *, into: tuple[dict[str, Any], str] | None = None) -> int:
+    """The opposite of adopt: makes it resident, forgets it, returns its pointer; the caller owns the memory again.
+
+    into, of both: a dict and a key in which the Buffer, or the pointer, stands when the call returns. Ctrl-C may come before the caller has stored the result."""
 
 def wrap(ptr: int, nbytes: int, device: _Device, owner: object) -> BufferView: ...
 def make_room(nbytes: int, device: _Device = None, *, relieved: bool = False) -> int:
@@ -157,6 +151,8 @@ def enter_launch(buffers: Sequence[Buffer | BufferView], /) -> bool:
     """The host's launch pass: all resident and held. Give the same sequence to leave_launch. True when something was restored."""
 
 def leave_launch(buffers: Sequence[Buffer | BufferView], /) -> None: ...
+def during_launch(buffers: Sequence[Buffer | BufferView], function: Callable[..., _Result], /, *args: Any, **named: Any) -> _Result:
+    """Call the function, and return what it returns, while a launch on the buffers runs. One call of C: Ctrl-C cannot come in between and leave them held."""
 
 @final
 class launch:
@@ -174,6 +170,67 @@ class PointerSlot:
     `adopt(instance, value)`, which returns the Buffer (or BufferView), or anything else to be kept and returned as it is; deleting drops it.
     """
     def __init__(self, storage: str, adopt: Callable[[Any, Any], object]) -> None: ...
+
+@final
+class HostArrayOwner:
+    """What an array over a HostArray's memory has as its base: the memory stays in its place while this lives. It has the buffer protocol."""
+    @property
+    def buffer(self) -> Buffer | BufferView: ...
+
+@final
+class HostArray:
+    """Memory that a host reads through arrays of its own (NumPy's): what a HostArraySlot keeps. Only on devices whose memory is the host's, too (cpu, sim-cpu, metal).
+
+    `make(host_array, owner)` returns an array over the owner's memory whose base is the owner: `numpy.ndarray(shape, dtype, owner)`. The memory stays
+    in its place while that array, or any view of it, lives. In a launch of the reading thread that has this memory among its arguments the array is kept
+    for the next read; everywhere else each read makes one, with an export of the memory.
+    """
+    def __new__(cls, buffer: Buffer | BufferView, make: Callable[[HostArray, HostArrayOwner], Any], info: Any = None) -> Self: ...
+    @property
+    def buffer(self) -> Buffer | BufferView: ...
+    @property
+    def info(self) -> Any: ...
+    @property
+    def view(self) -> Any: ...  # the array that this launch has read; None outside a launch that holds the memory
+
+@final
+class HostArraySlot:
+    """A data descriptor like PointerSlot, for host classes that keep an array over their memory in an attribute.
+
+    The instance keeps a HostArray (or the host's own array, where the memory is not ours) in its `__dict__` under `storage`. Reading a HostArray gives an
+    array whose memory stays in its place while that array lives, and anything else as it is; assigning calls `assign(instance, value)`, which returns
+    what to keep; deleting drops it.
+    """
+    def __init__(self, storage: str, assign: Callable[[Any, Any], object]) -> None: ...
+    def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
+    def __set__(self, instance: Any, value: Any, /) -> None: ...
+    def __delete__(self, instance: Any, /) -> None: ...
+
+@final
+class HostLaunch:
+    """Stands in the place of a host's method that launches a kernel: `(backend, kernel, arguments, ...)`.
+
+    The third argument (or the keyword `args` or `kernel_args`) is the sequence of the kernel's arguments; where the fourth (or `kwargs`) is a dict, its values are
+    arguments, too. For each one that is an `array`, the Buffer, BufferView or HostArray in `argument.<buffer>.__dict__[storage]` is made resident, all in one pass,
+    and held until `original` is through. `expand(argument)` is asked about all but arrays and plain scalars: it returns what they consist of, or None for a type that
+    never has arrays (it is not asked about that type again). nested="skip": inside a HostLaunch with the same `array` on this thread, where the launches
+    of this thread hold all the memory already, `original` is called straight.
+    The buffers may be on several devices. settle() is called after the outermost launch of a thread has ended, when a device of its buffers is over its budget; no exception
+    is set then, and an Exception that it raises is shown and forgotten.
+    """
+    def __new__(
+        cls,
+        original: Callable[..., Any],
+        *,
+        array: type,
+        storage: str,
+        buffer: str = "_buffer",
+        expand: Callable[[Any], Sequence[Any] | None] | None = None,
+        nested: Literal["hold", "skip"] = "hold",
+        settle: Callable[[], object] | None = None,
+    ) -> Self: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
 
 @final
 class MemoryInfo(tuple[int | None, ...]):
@@ -261,7 +318,11 @@ def synchronize(device: _Device = None) -> None: ...
 def empty_cache(device: _Device = None) -> int: ...
 def empty_host_pool() -> int: ...
 def spill_all(device: _Device = None) -> int: ...
+def spill_to_budget(device: _Device = None) -> int:
+    """Spills at once what can be, until the device is within its budget; waits for no launch or hold. A soft budget may have been passed by what a launch held."""
+
 def restore_all(device: _Device = None) -> None: ...
+
 @final
 class Labelled:
     """What label(name) returns: the block's allocations have this label."""
@@ -269,6 +330,12 @@ class Labelled:
     def __exit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None: ...
 
 def labelled(name: str | None, /) -> Labelled: ...
+def instances_of(classes: tuple[type, ...], /) -> list[Any]:
+    """The living objects of these classes and of classes below them, but for those that gc.freeze() has hidden."""
+
 def set_origins(mode: Literal["off", "line"], /) -> str: ...
+def set_origin_skip(folders: tuple[str, ...], /) -> None:
+    """Code in these folders (each with its last slash) is never an origin: its caller is. A host framework's machinery."""
+
 def alive() -> list[Buffer]:
     """The live Buffers (weak registry walked under the GIL); for reports and uninstall."""
