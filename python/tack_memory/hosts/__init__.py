@@ -6,13 +6,18 @@ moved and freed here. `_protocol` says what a host must tell and what it gets; e
 
 from __future__ import annotations
 
+import os
+import sys
 from _thread import RLock
+from typing import NamedTuple
 
-from .. import _hosts
+from .. import _auto, _hosts
 from .._logging import debug
-from .._native import sim_library_path
+from .._native import _fast, sim_library_path
 from .._settings import SIM_KINDS, parse_device_name
 from ._array_generation import ArrayGeneration
+from ._field_generation import FieldGeneration
+from ._names import OWN_ACCOUNTING
 from ._protocol import HostAdapter, HostDevice, HostHasMemoryError, MissingSeamError
 
 TYPE_CHECKING = False
@@ -20,13 +25,35 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import SupportsIndex
 
+    from ._simulate import Simulation
+
 __all__ = ["HostAdapter", "HostDevice", "HostHasMemoryError", "MissingSeamError", "install", "sim_library", "uninstall"]
 
-ADAPTERS: tuple[type[HostAdapter], ...] = (ArrayGeneration,)
+ADAPTERS: tuple[type[HostAdapter], ...] = (ArrayGeneration, FieldGeneration)
 """The shapes of hosts that are known; the first that recognises a host adapts it."""
 
+
+class Plugged(NamedTuple):
+    """A host that is plugged in."""
+
+    adapter: HostAdapter
+    simulation: Simulation | None
+    by_itself: bool
+    """Nobody asked for it but `import tack_memory`: an explicit install may still say how."""
+    whole: bool = True
+    """False: Ctrl-C ended the plugging in or out on the way. It can be taken out, and is before it is plugged in again."""
+
+
 _lock = RLock()  # guards _installed and the plugging in; outer to every lock of ours
-_installed: dict[str, HostAdapter] = {}  # module name -> its adapter
+_installed: dict[str, Plugged] = {}  # by the module's name; from before the first attribute is replaced until the last one is put back
+
+
+def _new_lock_in_child() -> None:
+    global _lock
+    _lock = RLock()  # the thread that held it does not exist in the child
+
+
+os.register_at_fork(after_in_child=_new_lock_in_child)
 
 
 def install(
@@ -34,19 +61,26 @@ def install(
     *,
     simulate: SupportsIndex | str | None = None,
     simulate_capacity: SupportsIndex | str | None = None,
+    simulate_addresses: str | None = None,
 ) -> None:
     """Plug in to an array framework: its arrays are counted, and spilled when memory runs short.
 
     The host gets memory_info, reset_peak_memory, memory_peak, set_memory_budget, get_memory_budget, memory_budget and memory_report,
-    each only where it has no such name. Arrays that it holds already are adopted. Installing twice changes nothing.
+    each only where it has no such name. Arrays that it holds already are adopted. Installing twice changes nothing. Tack is plugged in by
+    `import tack_memory` alone; then this is for saying how.
 
     Parameters
     ----------
     host : module, optional
         The framework; by default Tack.
-    simulate, simulate_capacity : size, optional
-        Run the host's CPU backend on a spillable device: of unlimited capacity with this soft budget, or physically this small. For
-        hosts that have a CPU backend.
+    simulate : size, optional
+        Run the host's CPU backend on a spillable device with this soft budget, in bytes or as "64 KiB"; 0 is legal: whatever is not in
+        use is spilled. For hosts that have a CPU backend.
+    simulate_capacity : size, optional
+        Instead: on a device that is physically this small.
+    simulate_addresses : "fresh" or "reuse", optional
+        Whether the simulated device uses addresses again. "fresh": never, so that a stale pointer crashes. "reuse": at once, so that a
+        stale pointer finds something else's bytes. By default as TACK_MEMORY_SIMULATE_ADDRESSES says, else "fresh".
 
     Raises
     ------
@@ -55,7 +89,8 @@ def install(
     HostHasMemoryError
         The host counts and spills by itself, or something else is plugged into it already.
     TypeError, ValueError
-        `host` is no module; `simulate` or `simulate_capacity` is given for a host without a CPU backend.
+        `host` is no module; a size is none; the host has no CPU backend that could be simulated, or is plugged in already and is
+        simulated otherwise.
     ImportError
         No host is given and Tack is not there.
 
@@ -63,30 +98,43 @@ def install(
     -----
     May be called from any thread, while the host launches nothing in another one.
     """
+    simulation = None
+    if not (simulate is simulate_capacity is simulate_addresses is None):
+        from ._simulate import wanted
+
+        simulation = wanted(simulate, simulate_capacity, simulate_addresses)
     module = _module(host)
     with _lock:
-        known = _installed.get(module.__name__)
-        if simulate is not None or simulate_capacity is not None:
-            adapter = known or _adapter_for(module)
-            if not adapter.simulates:
-                raise ValueError(f"{module.__name__} has no CPU backend that could compute on a simulated device: install it without simulate")
-        if known is not None:
-            if known.module is module:
-                return
-            raise HostHasMemoryError(f"another module named {module.__name__} is plugged in; uninstall that one first")
-        adapter = _adapter_for(module)
-        _hosts.register(adapter)
-        try:
-            adapter.attach(simulate=simulate, simulate_capacity=simulate_capacity)
-        except BaseException:
-            _hosts.unregister(adapter)
-            raise
-        _installed[module.__name__] = adapter
-    debug("plugged in to %s (%s)", module.__name__, type(adapter).__name__)
+        known = _known_whole(module)
+        if known is None:
+            _attach(module, simulation, by_itself=False)
+        elif simulation is None or simulation == known.simulation:
+            _installed[module.__name__] = known._replace(by_itself=False)
+        elif not known.adapter.simulates:
+            raise ValueError(_no_cpu_backend(module))
+        elif not known.by_itself:
+            how = "without simulate" if known.simulation is None else f"with simulate ({known.simulation})"
+            raise ValueError(f"{module.__name__} is plugged in already, {how}; to have {simulation}, uninstall it first")
+        else:
+            _detach(module, known)
+            try:
+                _attach(module, simulation, by_itself=False)
+            except BaseException:
+                _attach(module, None, by_itself=True)
+                raise
+
+
+def install_by_itself(module: ModuleType) -> None:
+    """What `import tack_memory` does with Tack. Raises as `install`; one that is plugged in stays as it is."""
+    with _lock:
+        if _known_whole(module) is None:
+            _attach(module, None, by_itself=True)
 
 
 def uninstall(host: ModuleType | None = None) -> None:
     """Undo `install`: bring every array back to the device, give the memory back to the host, and put each attribute back.
+
+    Tack is not plugged in by itself again; where it was not imported yet, it will not be.
 
     Parameters
     ----------
@@ -98,7 +146,7 @@ def uninstall(host: ModuleType | None = None) -> None:
     DeviceMemoryError
         Not all arrays fit on the device. The host stays plugged in, and no array was lost.
     BufferError
-        An array is held or exported. The host stays plugged in.
+        An array is held, exported, or was handed out for good by the host's own means (`share`). The host stays plugged in.
     RuntimeError
         Something else was plugged in on top of us, so that we cannot be taken out; the text names it.
     ValueError
@@ -108,15 +156,21 @@ def uninstall(host: ModuleType | None = None) -> None:
     -----
     May be called from any thread, while the host launches nothing in another one.
     """
+    if host is None and _auto.TACK not in sys.modules:
+        if not _auto.stop():
+            raise ValueError(f"{_auto.TACK} is not plugged in: it is not even imported")
+        return
     module = _module(host)
     with _lock:
-        adapter = _installed.get(module.__name__)
-        if adapter is None or adapter.module is not module:
+        known = _installed.get(module.__name__)
+        if known is None or known.adapter.module is not module:
             raise ValueError(f"{module.__name__} is not plugged in")
-        adapter.detach()
-        del _installed[module.__name__]
-        _hosts.unregister(adapter)
-    debug("unplugged from %s", module.__name__)
+        _detach(module, known)
+
+
+def plugged(name: str) -> Plugged | None:
+    """The host of this name, where it is plugged in. May be called from any thread."""
+    return _installed.get(name)
 
 
 def sim_library(device: str = "sim:0") -> str:
@@ -143,22 +197,86 @@ def sim_library(device: str = "sim:0") -> str:
     return sim_library_path(parsed[0])
 
 
+def _known(module: ModuleType) -> Plugged | None:
+    known = _installed.get(module.__name__)
+    if known is not None and known.adapter.module is not module:
+        raise HostHasMemoryError(f"another module named {module.__name__} is plugged in; uninstall that one first")
+    return known
+
+
+def _known_whole(module: ModuleType) -> Plugged | None:
+    """As `_known`; what Ctrl-C left of a plugging in or out is undone first."""
+    known = _known(module)
+    if known is not None and not known.whole:
+        _detach(module, known)
+        return None
+    return known
+
+
+def _attach(module: ModuleType, simulation: Simulation | None, by_itself: bool) -> None:
+    adapter = _adapter_for(module)
+    if simulation is not None and not adapter.simulates:
+        raise ValueError(_no_cpu_backend(module))
+    known = Plugged(adapter, simulation, by_itself)
+    try:
+        _installed[module.__name__] = known
+        _hosts.register(adapter)
+        if simulation is None:
+            adapter.attach()
+        else:
+            adapter.attach(simulate=simulation.budget, simulate_capacity=simulation.capacity, simulate_addresses=simulation.addresses)
+        _skip_machinery()
+    except BaseException:
+        _installed[module.__name__] = known._replace(whole=False)
+        _detach(module, known)  # what `attach` undid itself is undone; a signal may have ended that
+        raise
+    debug("plugged in to %s (%s%s)", module.__name__, adapter.shape, "" if simulation is None else f", simulated: {simulation}")
+
+
+def _detach(module: ModuleType, known: Plugged) -> None:
+    try:
+        known.adapter.detach()
+        _hosts.unregister(known.adapter)
+        del _installed[module.__name__]
+        _skip_machinery()
+    except BaseException as error:
+        if not isinstance(error, Exception) and module.__name__ in _installed:  # a signal, which may have come in the middle
+            _installed[module.__name__] = known._replace(whole=False)
+        raise
+    debug("unplugged from %s", module.__name__)
+
+
+def _skip_machinery() -> None:
+    """Origins are lines of those who use the hosts, not of the hosts' own machinery."""
+    parts = (sys.modules.get(f"{name}.{part}") for name, known in _installed.items() for part in known.adapter.machinery)
+    folders = {os.path.join(folder, "") for part in parts for folder in getattr(part, "__path__", ())}
+    _fast.set_origin_skip(tuple(sorted(folders)))
+
+
 def _adapter_for(module: ModuleType) -> HostAdapter:
+    own = [name for name in OWN_ACCOUNTING if hasattr(module, name)]
+    if own:
+        raise HostHasMemoryError(f"{module.__name__} has {' and '.join(own)} of its own: it is never given a second spiller")
     missing: dict[str, list[str]] = {}
     for adapter in ADAPTERS:
         seams = adapter.missing_seams(module)
         if not seams:
             return adapter(module)
         missing[adapter.shape] = seams
-    told = "; ".join(f"{shape}: {', '.join(seams)}" for shape, seams in missing.items())
-    raise MissingSeamError(f"{module.__name__} is not a host that tack_memory knows; what is missing, by shape: {told}")
+    fewest = min(len(seams) for seams in missing.values())
+    nearest = "; ".join(f"as a host of the {shape} it lacks {', '.join(seams)}" for shape, seams in missing.items() if len(seams) == fewest)
+    raise MissingSeamError(f"{module.__name__} is not a host that tack_memory knows (docs/hosts.md): {nearest}")
+
+
+def _no_cpu_backend(module: ModuleType) -> str:
+    return f"{module.__name__} has no CPU backend that could compute on a simulated device: install it without simulate"
 
 
 def _module(host: ModuleType | None) -> ModuleType:
     if host is None:
         from importlib import import_module
 
-        return import_module("tack")
+        host = import_module(_auto.TACK)  # whatever somebody put into sys.modules
     if not hasattr(host, "__name__") or not hasattr(host, "__spec__"):
         raise TypeError(f"a host is a module, not {type(host).__name__}")
     return host

@@ -2,29 +2,36 @@
 
 Each buffer of such a host keeps its pointer in `_device_ptr`. A PointerSlot takes that attribute's place on the class, and the
 instance's `__dict__["_device_ptr"]` holds our Buffer (or BufferView) in place of the number. A number there means: not ours (yet).
-`_array_seams` lists what is needed of a host, `_array_buffers` and `_array_launches` have what takes its place.
+`_array_seams` lists what is needed of a host, and what it may have beside that; `_array_buffers`, `_array_launches`, `_host_access`, `_holds`, `_handed_out`
+and `_images` have what takes its place. Backends whose memory is the host's are only counted (`_counted_arrays`).
 """
 
 from __future__ import annotations
 
-import gc
-import os
 from _thread import RLock
+from functools import partial, wraps
 
 from .._devices import resolve
-from .._logging import logger
-from .._native import SIM_LIBRARIES, _fast, sim_library_path
-from . import _array_launches, _array_seams, _names
-from ._array_buffers import Buffers, ours
-from ._array_seams import POINTER
+from .._imports import when_imported
+from .._logging import warning
+from .._native import SIM_LIBRARIES, _fast
+from . import _ablation, _array_launches, _array_seams, _counted, _features, _handed_out, _holds, _host_access, _images, _names
+from ._array_buffers import ArrayBuffers
+from ._counted_arrays import CountedBuffers
+from ._host_caches import HostCaches
+from ._library import kind_on_library
 from ._patches import Patches
+from ._payloads import pack_buffers
+from ._pointer_buffers import POINTER, address_of, ours
 from ._protocol import HostAdapter, HostDevice, HostHasMemoryError, MissingSeamError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from types import ModuleType
     from typing import Any, ClassVar
 
+    from .._imports import Awaited
     from .._native._fast import Buffer, BufferView
 
 _EXPORTED_BEFORE = "exported before install"
@@ -46,7 +53,12 @@ class ArrayGeneration(HostAdapter):
             raise MissingSeamError(f"{module.__name__} lacks {', '.join(missing)}")
         self._seams = seams
         self._patches = Patches()
-        self._buffers = Buffers(self._device_of_backend)
+        self._extras = _array_seams.extras(module)
+        self._buffers = ArrayBuffers(lambda buffer: self._device_of_backend(buffer._backend), self._forget_images)
+        self._counted = {one.kind: CountedBuffers(cls, one.array, one.device) for cls, one in self._extras.counted.items()}
+        self._caches = HostCaches()
+        self._awaited: list[Awaited] = []
+        self._replaced: dict[Any, Any] = {}  # functions of the host and what stands in their place
         self._lock = RLock()  # guards _devices; nothing of the host is called under it but plain attributes
         self._devices: dict[int, tuple[Any, HostDevice]] = {}  # id of a backend -> itself (so that the id stays its own), what it told
 
@@ -56,13 +68,16 @@ class ArrayGeneration(HostAdapter):
 
     # ---- plugging in
 
-    def attach(self, *, simulate: Any = None, simulate_capacity: Any = None) -> None:
+    def attach(self, *, simulate: int | None = None, simulate_capacity: int | None = None, simulate_addresses: str | None = None) -> None:
         self._refuse_second_layer()
         try:
             self._patch_buffers()
             self._patch_backends()
+            self._patch_images()
             self._patch_functions()
-            self._adopt_existing()
+            for path in _array_seams.MPI_MODULES:
+                self._awaited.append(when_imported(f"{self.name}.{path}", self._mpi_came))
+            self._take_existing()
             for name, function in _names.functions(self).items():
                 if not hasattr(self.module, name):
                     self._patches.put(self.module, name, function)
@@ -71,100 +86,149 @@ class ArrayGeneration(HostAdapter):
             raise
 
     def _refuse_second_layer(self) -> None:
-        own = [name for name in _names.OWN_ACCOUNTING if hasattr(self.module, name)]
-        if own:
-            raise HostHasMemoryError(f"{self.name} has {' and '.join(own)} of its own: it is never given a second spiller")
         for cls in self._seams.buffers:
-            base = _array_seams.definer(cls, POINTER)
+            base = _features.definer(cls, POINTER)
             if base is not None:
                 there = type(vars(base)[POINTER]).__name__
                 raise HostHasMemoryError(f"{base.__name__}.{POINTER} is already a {there}: something else is plugged in to {self.name}")
 
     def _patch_buffers(self) -> None:
-        wrappers = {
+        wrappers: dict[str, Callable[[Any], Any]] = {
             "__init__": self._buffers.initializer,
             "__del__": self._buffers.finalizer,
-            "to_numpy": self._buffers.reader,
-            "read_range": self._buffers.range_reader,
-            "from_numpy": self._buffers.writer,
-            "fill_bytes": self._buffers.filler,
-            "copy_from": _array_launches.copier,
+            "to_numpy": _host_access.reader,
+            "read_range": _host_access.range_reader,
+            "from_numpy": _host_access.writer,
+            "write_range": _host_access.range_writer,
+            "fill_bytes": _host_access.byte_filler,
         }
-        for cls, name, original in _array_seams.places(self._seams.buffers, wrappers):
+        if _ablation.wanted("copy"):
+            for name in ("copy_from", *_array_seams.EXTRA_COPIES):
+                wrappers[name] = lambda original: _holds.holder(original, ours)
+        if _ablation.wanted("share"):
+            for name in _array_seams.HANDS_OUT:
+                wrappers[name] = partial(_handed_out.hander, reason=name)
+        for cls, name, original in _features.places(self._seams.buffers, wrappers):
             self._patches.put(cls, name, wrappers[name](original))
         for cls in self._seams.buffers:
             self._patches.put(cls, POINTER, self._buffers.slot())
 
     def _patch_backends(self) -> None:
-        thread, array = self._buffers.thread, self._seams.array
-        wrappers = {
-            "execute": lambda original: _array_launches.executor(original, array),
-            "reduce": lambda original: _array_launches.reducer(original, thread),
-            "wrap_ptr": self._buffers.wrapper_of_foreign,
-        }
-        for cls, name, original in _array_seams.places(self._seams.backends, wrappers):
+        thread, array, textures = self._buffers.thread, self._seams.array, self._extras.textures
+        wrappers: dict[str, Callable[[Any], Any]] = {"wrap_ptr": self._buffers.wrapper_of_foreign, "create_texture_image": self._image_maker}
+        if _ablation.wanted("launch"):
+            wrappers["execute"] = lambda original: _array_launches.launcher(original, array, textures, self._buffers.pin)
+        if _ablation.wanted("reduce"):
+            wrappers["reduce"] = lambda original: _holds.reducer(original, thread, ours)
+        if _ablation.wanted("mpi"):
+            wrappers[_array_seams.ALLOCATES_FOR_MPI] = self._mpi_allocator
+        for cls, name, original in _features.places(self._seams.backends, wrappers):
+            self._patches.put(cls, name, wrappers[name](original))
+
+    def _patch_images(self) -> None:
+        for cls, name, original in _features.places(self._extras.counted, ["__del__"]):
+            self._patches.put(cls, name, _counted.finalizer(original))
+        wrappers: dict[str, Callable[[Any], Any]] = {"__del__": _counted.finalizer}
+        if _ablation.wanted("upload"):
+            wrappers["upload"] = _array_launches.uploader
+        for cls, name, original in _features.places(self._extras.images, wrappers):
             self._patches.put(cls, name, wrappers[name](original))
 
     def _patch_functions(self) -> None:
-        allocate, to_dlpack = self._seams.allocate, self._seams.to_dlpack
-        replaced = {
-            allocate: _array_launches.allocator(allocate, self._buffers.thread, self._device_of_backend, self.memory_error),
-            to_dlpack: _array_launches.exporter(to_dlpack),
-        }
-        # Every module that has the function under some name: "from x import y" makes another reference.
-        for module in _array_seams.modules(self.module):
-            for name, value in list(vars(module).items()):
-                for original, replacement in replaced.items():
-                    if value is original:
-                        self._patches.put(module, name, replacement)
+        to_dlpack = self._seams.to_dlpack
+        self._replaced[self._seams.allocate] = self._allocator(self._seams.allocate)
+        if _ablation.wanted("dlpack"):
+            self._replaced[to_dlpack] = _holds.exporter(to_dlpack, ours)
+        if _ablation.wanted("pack"):
+            self._replaced.update({packer: self._buffers.unmovable(packer, "scalar pack") for packer in self._extras.packers})
+        if _ablation.wanted("mpi"):
+            self._replaced.update({one: self._mpi_allocator(one) for one in _array_seams.functions(self.module, _array_seams.ALLOCATES_FOR_MPI)})
+        _features.replace_functions(self._patches, self.module, self._replaced)
 
-    def _adopt_existing(self) -> None:
-        """Adopt what the host made before us. What is exported already stays where it is: its consumer keeps a pointer."""
+    def _mpi_came(self, module: ModuleType) -> None:
+        """A module for MPI was imported after us."""
+        new = {one: self._mpi_allocator(one) for one in _array_seams.functions(module, _array_seams.ALLOCATES_FOR_MPI) if not hasattr(one, "__wrapped__")}
+        if _ablation.wanted("mpi") and new:
+            self._replaced.update(new)
+            _features.replace_functions(self._patches, self.module, new)
+
+    def _allocator(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        counting = {kind: counted.allocator(original) for kind, counted in self._counted.items()}
+        allocate = _array_launches.allocator(original, self._buffers.thread, self._device_of_backend, self.memory_error, counting)
+
+        @wraps(original)
+        def _allocate(*args: Any, **named: Any) -> Any:
+            result = allocate(*args, **named)
+            self.refresh()  # the host's cache may have given what it kept
+            return result
+
+        return _allocate
+
+    def _mpi_allocator(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Memory for MPI, which gets its address: it is counted, and stays the host's (which may allocate it by another call, since MPI libraries cannot
+        share what comes from a stream's pool)."""
+        counted = self._buffers.only_counted(original, "mpi")
+        return _array_launches.allocator_beside(counted, self._buffers.thread, self._device_in, self.memory_error)
+
+    def _image_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The memory of a texture image, be it the driver's own, which is counted, or that of a private array: it stays where it is."""
+        allocate = self._buffers.unmovable(original, "texture image")
+        allocate = _array_launches.allocator_beside(allocate, self._buffers.thread, self._device_in, self.memory_error)
+
+        @wraps(original)
+        def create_texture_image(backend: Any, *args: Any, **named: Any) -> Any:
+            image = allocate(backend, *args, **named)
+            self._count_image(image, self._device_of_backend(backend).name)
+            return image
+
+        return create_texture_image
+
+    def _count_image(self, image: Any, device: str) -> None:
+        if isinstance(image, self._extras.images):
+            self._buffers.counted.count(image, address_of(image.__dict__.get(POINTER)), getattr(image, "_nbytes", 0), device, "texture image")
+
+    def _take_existing(self) -> None:
+        """Adopt or count what the host made before us. What is exported already stays where it is: its consumer keeps a pointer."""
         exported = {id(getattr(part, "_buffer", None)) for entry in list(self._seams.exported.values()) for part in entry}
-        classes = tuple(self._seams.buffers)
-        existing = [one for one in gc.get_objects() if issubclass(type(one), classes) and POINTER in one.__dict__]
-        for buffer in existing:
-            held = id(buffer) in exported
-            try:
-                self._buffers.adopt(buffer, movable=not held, reason=_EXPORTED_BEFORE if held else None)
-            except ValueError as error:  # its range overlaps memory that is known already, so it cannot be this buffer's own
-                logger().warning("%s: %d bytes at %#x are not counted: %s", self.name, buffer._nbytes, buffer._device_ptr, error)
-        for buffer in existing:
-            if not getattr(buffer, "_owned", True):
-                self._buffers.wrap(buffer)
+        classes, images = tuple(self._seams.buffers), tuple(self._extras.images)
+        objects = _features.instances((*classes, *images))
+        existing = [one for one in objects if issubclass(type(one), classes) and POINTER in one.__dict__]
+        backends = list({id(one._backend): one._backend for one in existing}.values())
+        packs = pack_buffers(backends, self._seams.array)
+
+        def reason(buffer: Any) -> str | None:
+            return _EXPORTED_BEFORE if id(buffer) in exported else "scalar pack" if id(buffer) in packs else None
+
+        left = self._buffers.adopt_all(existing, reason)
+        for image in [one for one in objects if issubclass(type(one), images)]:
+            self._count_image(image, self._device_of_backend(image._backend).name)
+        for counted in self._counted.values():
+            left += counted.count_existing()
+        for buffer in left:
+            warning("%s: an array of %d bytes is not counted: its memory is known already as part of another one", self.name, buffer._nbytes)
+        _images.forget_images(backends, None)
+        self.refresh()
 
     def detach(self) -> None:
         disturbed = self._patches.disturbed()
         if disturbed:
             raise RuntimeError(f"cannot unplug from {self.name}: {', '.join(disturbed)} was replaced by somebody else after install; take that out first")
-        self._give_back()
+        self._buffers.give_all_back()
+        self._buffers.counted.forget()
+        for counted in self._counted.values():
+            counted.give_back()
+        self._caches.forget()
+        for awaited in self._awaited:
+            awaited.cancel()
+        self._awaited.clear()
         self._patches.undo()
+        _features.put_back_functions(self.module, self._replaced)
         with self._lock:
             devices, self._devices = self._devices, {}
         for _, device in devices.values():
-            _fast.set_relief(resolve(device.name), None)
-            _fast.set_stream(device.name, 0, 0)
-
-    def _give_back(self) -> None:
-        """Every buffer's memory is the host's again, on the device. All or none."""
-        gc.collect()  # garbage need not come back to the device
-        views: list[tuple[Any, BufferView]] = []
-        done: dict[int, tuple[Any, int]] = {}  # id of our Buffer -> the host's buffer, its pointer
-        try:
-            for buffer in self._buffers.adopted():
-                mine = ours(buffer)
-                if isinstance(mine, _fast.BufferView):
-                    views.append((buffer, mine))
-                elif mine is not None:
-                    done[id(mine)] = buffer, _fast.disown(mine)
-                    self._buffers.give_back(*done[id(mine)])
-        except BaseException:
-            for buffer, _ in done.values():
-                self._buffers.adopt(buffer)
-            raise
-        for buffer, view in views:
-            base = done.get(id(view.base))
-            self._buffers.give_back(buffer, view.device_ptr if base is None else base[1] + view.offset)
+            if device.how != "host":
+                _fast.set_relief(resolve(device.name), None)
+                _fast.set_stream(device.name, 0, 0)
 
     # ---- what the rest of the package asks
 
@@ -177,6 +241,10 @@ class ArrayGeneration(HostAdapter):
 
     def own_name(self, name: str) -> str:
         kind, _, ordinal = name.partition(":")
+        if not any(backend.name == kind for backend, _ in list(self._devices.values())):
+            current = self._seams.current_backend()
+            if current.name == kind:
+                self._device_of_backend(current)
         for backend, device in list(self._devices.values()):
             used = device.name.partition(":")[0]
             if backend.name == kind and used in SIM_LIBRARIES:
@@ -184,11 +252,18 @@ class ArrayGeneration(HostAdapter):
         return name
 
     def buffers_of(self, array: object) -> list[Buffer | BufferView] | None:
+        if isinstance(array, self._extras.textures):
+            held = _array_launches.attributes_of(array) or ()
+            return [mine for one in held if isinstance(one, self._seams.array) for mine in self.buffers_of(one) or ()]
         buffer = getattr(array, "_buffer", None)
-        if not isinstance(buffer, tuple(self._seams.buffers)):
+        if not isinstance(buffer, (*self._seams.buffers, *self._extras.counted)):
             return None
-        mine = ours(buffer)
+        mine = ours(buffer) or _counted.count_of(buffer)
         return [] if mine is None else [mine]
+
+    def refresh(self) -> None:
+        for backend, device in list(self._devices.values()):
+            self._caches.tell(backend, device.name)
 
     # ---- the host's devices
 
@@ -201,34 +276,43 @@ class ArrayGeneration(HostAdapter):
             if known is None:
                 device = self._ask(backend)
                 index = resolve(device.name)
-                _fast.set_stream(device.name, device.context, device.stream)
-                _fast.set_relief(index, device.empty_cache)
+                if device.how != "host":
+                    _fast.set_stream(device.name, device.context, device.stream)
+                    _fast.set_relief(index, device.empty_cache)
                 known = self._devices[id(backend)] = backend, device
+        self._caches.tell(backend, known[1].name)
         return known[1]
 
     def _ask(self, backend: Any) -> HostDevice:
         """What a backend tells of its device."""
+        only_counted = self._counted.get(backend.name)
+        if only_counted is not None:
+            return HostDevice(only_counted.device, 0, 0, "host", None)
         lacking = [name for name in ("ordinal", "context", "stream", "has_pools") if not hasattr(backend, name)]
         if lacking:
             raise MissingSeamError(f"{type(backend).__name__} has no attribute {', '.join(lacking)}")
         vendor = next((vendor for vendor in self._seams.buffers.values() if vendor.kind == backend.name), None)
         if vendor is None:
             raise MissingSeamError(f"{type(backend).__name__}.name is {backend.name!r}, which is no vendor that is known")
-        kind = _kind_on_library(vendor.kind, getattr(getattr(backend, "driver", None), "library", None))
+        kind = kind_on_library(vendor.kind, getattr(getattr(backend, "driver", None), "library", None))
         how = vendor.with_pools if backend.has_pools else vendor.without_pools
-        return HostDevice(f"{kind}:{backend.ordinal}", backend.context, backend.stream, how, backend.empty_cache)
+        name = f"{kind}:{backend.ordinal}"
 
+        def empty_cache() -> None:
+            backend.empty_cache()
+            self._caches.tell(backend, name)
 
-def _kind_on_library(kind: str, library: str | None) -> str:
-    """The kind of device in our words, from the driver library that the host loaded (None: the system's).
+        return HostDevice(name, backend.context, backend.stream, how, empty_cache)
 
-    A pointer can only be adopted by the very library that it came from."""
-    if library is None:
-        return kind
-    for simulated in SIM_LIBRARIES:
-        if os.path.realpath(library) == os.path.realpath(sim_library_path(simulated)):
-            return simulated
-    switch = f"TACK_MEMORY_{kind.upper()}_LIBRARY"
-    if os.path.realpath(library) != os.path.realpath(os.environ.get(switch, "")):
-        raise MissingSeamError(f"the host runs on the driver {library}, and tack_memory does not: set {switch} to the same path")
-    return kind
+    def _device_in(self, arguments: Mapping[str, Any]) -> str:
+        """The device that a call's arguments name; the host's current one where they name none."""
+        for name in ("backend", "self"):
+            if isinstance(arguments.get(name), self._seams.backends):
+                return self._device_of_backend(arguments[name]).name
+        device = arguments.get("device")
+        if device is None:
+            return self.current_device()
+        return self.own_device(device) or self.own_name(str(device))
+
+    def _forget_images(self, address: int) -> None:
+        _images.forget_images((backend for backend, _ in list(self._devices.values())), address)

@@ -1,155 +1,160 @@
-"""What holds buffers of a host of the array generation on the device: launches, reductions, copies, exports; and how it allocates."""
+"""Launches and allocations of a host of the array generation."""
 
 from __future__ import annotations
 
-import copy
 from functools import wraps
 from inspect import signature
+from types import MemberDescriptorType
 
-from .._control import call_json
-from .._devices import resolve
-from .._errors import DeviceMemoryError, memory_error
 from .._native import _fast
-from ._array_buffers import OURS, ours
-from ._array_seams import POINTER
+from . import _ablation
+from ._holds import buffers_of
+from ._pointer_buffers import POINTER, ours
+from ._room import bytes_of, with_room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from inspect import Signature
     from typing import Any
 
-    from .._native._fast import Buffer, BufferView
-    from ._array_buffers import Thread
+    from ._pointer_buffers import Thread
     from ._protocol import HostDevice
 
-EXPORT = "_tack_memory_export"
-"""Attribute of the array that a consumer keeps alive: our Exported, which dies with it."""
-
-enter, leave = _fast.enter_launch, _fast.leave_launch
+DEVICE_CLASS = ("_device_class", "_data_oriented")
+"""How a host marks classes whose objects bring the arrays in their attributes into a launch; objects in the attributes of others need one of these marks."""
 
 
-def buffers_of(arguments: Iterable[Any]) -> list[Buffer | BufferView]:
-    """Our buffers behind a launch's arguments; scalars and memory that is not ours have none."""
-    found = []
-    for argument in arguments:
-        buffer = getattr(argument, "_buffer", None)
-        if buffer is not None:
-            mine = ours(buffer)
-            if mine is not None:
-                found.append(mine)
+def launcher(original: Callable[..., Any], array: Any, textures: tuple[type, ...], pin: Callable[[Any], object]) -> _fast.HostLaunch:
+    """A launch: all its arrays are resident and stay so, before the host reads any address (to compare spans, to bind).
+
+    `pin` is called with the host's buffer behind a texture."""
+    with_templates, with_textures, with_images = (_ablation.wanted(kind) for kind in ("template", "texture", "image"))
+
+    def expand(argument: Any) -> Sequence[Any] | None:
+        if isinstance(argument, textures):
+            arrays = [value for value in attributes_of(argument) or () if isinstance(value, array)]
+            if with_images:
+                for one in arrays:
+                    pin(one._buffer)
+            return arrays if with_textures else ()
+        if isinstance(argument, (list, tuple)):
+            return argument
+        if isinstance(argument, dict):
+            return list(argument.values())
+        attributes = attributes_of(argument)
+        if attributes is None:
+            return None
+        return held_by(argument, attributes, array, textures) if with_templates else ()
+
+    return _fast.HostLaunch(original, array=array, storage=POINTER, expand=expand)
+
+
+def attributes_of(thing: Any) -> Iterable[Any] | None:
+    """The values of an object's attributes; None: objects of its type never have any."""
+    attributes = getattr(thing, "__dict__", None)
+    members = [member for base in type(thing).__mro__ for member in _slots(base)]
+    if members:
+        return [*_in_slots(thing, members), *(attributes or {}).values()]
+    return None if attributes is None else list(attributes.values())  # at once: another thread may set an attribute meanwhile
+
+
+def _slots(cls: type) -> list[MemberDescriptorType]:
+    """What reads a class's own slots, whatever their names have become (`__private` is `_Class__private`)."""
+    return [one for one in list(vars(cls).values()) if type(one) is MemberDescriptorType] if "__slots__" in vars(cls) else []
+
+
+def _in_slots(thing: Any, members: Iterable[MemberDescriptorType]) -> Iterator[Any]:
+    for member in members:
+        try:
+            yield member.__get__(thing)
+        except AttributeError:  # not set
+            pass
+
+
+def held_by(thing: Any, attributes: Iterable[Any], array: Any, textures: tuple[type, ...]) -> list[Any]:
+    """The arrays and textures that an object holds, by itself and through objects of device classes in its attributes (which may hold one another)."""
+    found: list[Any] = []
+    seen, waiting = {id(thing)}, [attributes]
+    while waiting:
+        for value in waiting.pop():
+            if isinstance(value, (array, *textures)):
+                found.append(value)
+            elif any(getattr(type(value), mark, False) for mark in DEVICE_CLASS) and id(value) not in seen:
+                seen.add(id(value))
+                waiting.append(attributes_of(value) or ())
     return found
 
 
-def executor(original: Callable[..., Any], array: Any) -> Callable[..., Any]:
-    """A launch: all its arrays are resident and stay so, before the host reads any address (to compare spans, to bind)."""
-
-    @wraps(original)
-    def execute(backend: Any, variant: Any, args: Any, *rest: Any, **named: Any) -> Any:
-        # As buffers_of, in one expression: this is on the path of every launch.
-        held = [mine for a in args if isinstance(a, array) and type(mine := a._buffer.__dict__[POINTER]) in OURS]
-        enter(held)
-        try:
-            return original(backend, variant, args, *rest, **named)
-        finally:
-            leave(held)
-
-    return execute
+def _arguments(parameters: Signature, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """A call's arguments by name, with the defaults of those that it leaves out."""
+    bound = parameters.bind(*args, **named)
+    bound.apply_defaults()
+    return bound.arguments
 
 
-def reducer(original: Callable[..., Any], thread: Thread) -> Callable[..., Any]:
-    """A native reduction: holds its input, and what it allocates for its output. Restoring one must not spill the other."""
-
-    @wraps(original)
-    def reduce(backend: Any, *args: Any, **named: Any) -> Any:
-        inputs = buffers_of((*args, *named.values()))
-        enter(inputs)
-        outer, thread.holding = thread.holding, []
-        try:
-            return original(backend, *args, **named)
-        finally:
-            for mine in thread.holding:
-                leave((mine,))
-            thread.holding = outer
-            leave(inputs)
-
-    return reduce
+def bytes_in(arguments: Mapping[str, Any]) -> int:
+    """The size of what a call with these arguments allocates; 0: they do not say."""
+    dtype = arguments.get("dtype")
+    return bytes_of("f4" if dtype is None else dtype, arguments["shape"]) if "shape" in arguments else 0
 
 
-def copier(original: Callable[..., None]) -> Callable[..., None]:
-    """A copy on the device: both ends are resident and held."""
+def allocator(
+    original: Callable[..., Any],
+    thread: Thread,
+    device_of: Callable[[Any], HostDevice],
+    host_error: type[BaseException],
+    counting: Mapping[str, Callable[..., Any]],
+) -> Callable[..., Any]:
+    """`_allocate`: room within the budget first; where the host's own tries fail, spill and let it try again while there is progress.
 
-    @wraps(original)
-    def copy_from(buffer: Any, other: Any) -> None:
-        held = [mine for mine in (ours(buffer), ours(other)) if mine is not None]
-        enter(held)
-        try:
-            original(buffer, other)
-        finally:
-            leave(held)
-
-    return copy_from
-
-
-def exporter(original: Callable[..., Any]) -> Callable[..., Any]:
-    """DLPack: the buffer stays on the device for as long as the consumer lives.
-
-    The host keeps the array alive until the consumer is done. It is given a twin of the array (same buffer) that carries our export.
-    """
-
-    @wraps(original)
-    def to_dlpack(array: Any, *args: Any, **named: Any) -> Any:
-        mine = ours(array._buffer)
-        if mine is not None:
-            twin = copy.copy(array)
-            setattr(twin, EXPORT, mine.export("dlpack"))
-            array = twin
-        return original(array, *args, **named)
-
-    return to_dlpack
-
-
-def allocator(original: Callable[..., Any], thread: Thread, device_of: Callable[[Any], HostDevice], host_error: type[BaseException]) -> Callable[..., Any]:
-    """`_allocate`: room within the budget first; where the host's own tries fail, spill and let it try again while there is progress."""
-    import numpy
-
+    `counting` has what stands in its place for backends, by kind, whose memory is only counted."""
     parameters = signature(original)
+
+    def is_full(error: BaseException) -> bool:
+        return isinstance(error, host_error)
 
     @wraps(original)
     def _allocate(*args: Any, **named: Any) -> Any:
-        bound = parameters.bind(*args, **named).arguments
-        nbytes = numpy.dtype(bound["dtype"]).itemsize
-        for length in bound["shape"]:
-            nbytes *= int(length)
-        if nbytes <= 0:
+        bound = _arguments(parameters, args, named)
+        counted = counting.get(bound["backend"].name)
+        if counted is not None:
+            return counted(*args, **named)
+        nbytes = bytes_in(bound)
+        ready = thread.reservation
+        if nbytes <= 0 or (ready is not None and ready.nbytes == nbytes):  # a function that allocates beside this one has asked for the room
             return original(*args, **named)
-        device = device_of(bound["backend"]).name
-        reservation = _fast.reserve(nbytes, device)
-        outer, thread.reservation = thread.reservation, reservation
-        nothing_left = False
-        try:
-            while True:
-                try:
-                    return original(*args, **named)
-                except host_error as error:
-                    if isinstance(error, DeviceMemoryError):
-                        raise  # from adopting: a strict budget
-                    # Inside the handler: an error kept in a variable would keep the frames of all callers, and their arrays, as garbage.
-                    if nothing_left:
-                        raise _out_of_memory(device, nbytes, error) from error
-                    # Where nothing is left to spill, once more: what the host's collection dropped was not back when the host tried, and is now.
-                    nothing_left = not _fast.make_room(nbytes, device)
-        finally:
-            thread.reservation = outer
-            reservation.close()  # where the buffer was adopted, nothing is left to give back
+        return with_room(lambda: original(*args, **named), nbytes, device_of(bound["backend"]).name, is_full, thread)
 
     return _allocate
 
 
-def _out_of_memory(device: str, nbytes: int, cause: BaseException) -> DeviceMemoryError:
-    info = _fast.memory_info(device)
-    told = call_json("Report", resolve(device))
-    total = info.device_total
-    figures = {name: getattr(info, name) for name in ("in_use", "cached", "spilled", "budget", "device_free", "device_total")}
-    reason = "too_large" if total is not None and nbytes > total else "device"
-    held = {name: told[name] for name in ("unspillable", "holders")}
-    return memory_error({**figures, **held, "device": device, "requested": nbytes, "reason": reason, "cause": str(cause)})
+def allocator_beside(
+    original: Callable[..., Any], thread: Thread, device_of: Callable[[Mapping[str, Any]], str], host_error: type[BaseException]
+) -> Callable[..., Any]:
+    """A function that allocates by other means than `_allocate`, or by that: room first, and again after spilling.
+
+    `device_of` gets the call's arguments by name, and tells the device's."""
+    parameters = signature(original)
+
+    def is_full(error: BaseException) -> bool:
+        return isinstance(error, host_error)
+
+    @wraps(original)
+    def allocate(*args: Any, **named: Any) -> Any:
+        bound = _arguments(parameters, args, named)
+        return with_room(lambda: original(*args, **named), bytes_in(bound), device_of(bound), is_full, thread)
+
+    return allocate
+
+
+def uploader(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A texture image's method that copies an array (or the buffer of one) into the image, on the device."""
+
+    @wraps(original)
+    def upload(image: Any, *args: Any, **named: Any) -> Any:
+        given = (*args, *named.values())
+        held = [*buffers_of(given, ours), *(mine for one in given if POINTER in getattr(one, "__dict__", ()) and (mine := ours(one)) is not None)]
+        return _fast.during_launch(held, original, image, *args, **named)
+
+    return upload

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from inspect import signature
+from types import FunctionType
 from typing import NamedTuple
+
+from ._features import classes, definer, look_up, modules, subclasses
+from ._pointer_buffers import POINTER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
     from ._protocol import How
-
-POINTER = "_device_ptr"
-"""The attribute in which a buffer keeps its pointer."""
 
 
 class Vendor(NamedTuple):
@@ -37,6 +36,42 @@ VENDORS = (
 _BUFFER_METHODS = ("__init__", "__del__", "to_numpy", "from_numpy", "read_range", "fill_bytes", "copy_from")
 _BACKEND_METHODS = ("execute", "reduce", "wrap_ptr", "empty_cache")
 
+# What follows a host may have or not. None of these names has been seen in Tack's sources: the plan names some, and the field generation has others.
+EXTRA_COPIES = ("copy_to", "copy_range", "copy_to_device", "copy_from_device")
+"""Methods of buffers that copy on the device, beside copy_from."""
+HANDS_OUT = ("export_memory", "share")
+"""Methods of buffers that hand their memory out."""
+PACKERS = ("_create_pack_arrays", "_create_pack_buffers", "_create_pack_fields")
+"""Functions that make the buffers with which scalars are given to kernels."""
+ALLOCATES_FOR_MPI = "allocate_mpi_array"
+MPI_MODULES = ("mpi", "lang.mpi", "runtime.mpi", "interop.mpi")
+"""Where that function may be: modules that are imported only where MPI is used."""
+TEXTURES = ("Texture2D", "Texture3D", "Texture")
+"""Classes of what stands for an array's texture among a launch's arguments: with the array in an attribute."""
+IMAGE = "TextureImage"
+"""How the names of the classes of texture images end (one a vendor)."""
+
+
+class OnlyCounted(NamedTuple):
+    """A buffer class whose memory is the host's, too: never spilled, only counted."""
+
+    buffer: str
+    kind: str  # of the backend
+    array: str  # the attribute with the NumPy array over the memory
+    device: str
+
+
+ONLY_COUNTED = [OnlyCounted("NumpyBuffer", "cpu", "_data", "cpu"), OnlyCounted("MetalBuffer", "metal", "_view", "metal:0")]
+
+
+class Extras(NamedTuple):
+    """Places that not every host has."""
+
+    textures: tuple[type, ...]
+    images: tuple[type, ...]
+    packers: tuple[Any, ...]  # functions
+    counted: dict[type, OnlyCounted]
+
 
 class Seams(NamedTuple):
     """The places of one host where we come in between."""
@@ -52,12 +87,29 @@ class Seams(NamedTuple):
     backends: tuple[type, ...]  # GPUBackend and its subclasses
 
 
+def extras(module: ModuleType) -> Extras:
+    """What the host has of the places that not every host has. Changes nothing."""
+    images = {one for found in modules(module) for name, one in vars(found).items() if name.endswith(IMAGE) and isinstance(one, type)}
+    return Extras(
+        textures=tuple(found for name in TEXTURES for found in classes(module, name)),
+        images=tuple(one for one in images if definer(one, "upload") is not None),
+        packers=tuple(found for name in PACKERS for found in functions(module, name)),
+        counted={found: one for one in ONLY_COUNTED for found in classes(module, one.buffer)},
+    )
+
+
+def functions(module: ModuleType, name: str) -> list[Any]:
+    """The functions of that name that the host's modules have, each once."""
+    found = {id(one): one for part in modules(module) if isinstance(one := vars(part).get(name), FunctionType)}
+    return list(found.values())
+
+
 def find(module: ModuleType) -> tuple[Seams | None, list[str]]:
     """The seams of a host, or None and the names of those that it lacks. Imports the host's own submodules, changes nothing."""
     missing: list[str] = []
 
     def need(path: str) -> Any:
-        found = _look_up(module, path)
+        found = look_up(module, path)
         if found is None:
             missing.append(f"{module.__name__}.{path}")
         return found
@@ -73,7 +125,7 @@ def find(module: ModuleType) -> tuple[Seams | None, list[str]]:
         lacking = {"backend", "dtype", "shape"} - signature(allocate).parameters.keys()
         missing += [f"{module.__name__}.lang.array:_allocate has no parameter {name!r}" for name in sorted(lacking)]
 
-    buffers = {found: vendor for vendor in VENDORS for found in _classes(module, vendor.buffer)}
+    buffers = {found: vendor for vendor in VENDORS for found in classes(module, vendor.buffer)}
     if not buffers:
         missing.append(f"a class {' or '.join(vendor.buffer for vendor in VENDORS)} in {module.__name__}")
     for buffer in buffers:
@@ -84,56 +136,8 @@ def find(module: ModuleType) -> tuple[Seams | None, list[str]]:
         missing.append(f"{array.__name__} has __slots__ and no __dict__")
     backends: tuple[type, ...] = ()
     if gpu_backend is not None:
-        backends = (gpu_backend, *_subclasses(gpu_backend))
+        backends = (gpu_backend, *subclasses(gpu_backend))
         missing += [f"{gpu_backend.__name__}.{name}" for name in _BACKEND_METHODS if not any(definer(one, name) for one in backends)]
     if missing:
         return None, missing
     return Seams(module, memory_error, array, allocate, to_dlpack, exported, current_backend, buffers, backends), []
-
-
-def modules(host: ModuleType) -> Iterator[ModuleType]:
-    """The host's modules that are imported now."""
-    for name, found in list(sys.modules.items()):
-        if found is not None and (name == host.__name__ or name.startswith(f"{host.__name__}.")):
-            yield found
-
-
-def _look_up(module: ModuleType, path: str) -> Any:
-    """ "lang.array:_allocate" is the attribute of a submodule; without a colon it is one of the module itself."""
-    place, _, name = path.rpartition(":")
-    if not place:
-        return vars(module).get(name)
-    try:
-        return vars(import_module(f"{module.__name__}.{place}")).get(name)
-    except ImportError:
-        return None
-
-
-def _classes(module: ModuleType, name: str) -> list[type]:
-    """The classes of that name that the host defines (each once, however many modules import it)."""
-    found: dict[int, type] = {}
-    for one in modules(module):
-        value = vars(one).get(name)
-        if isinstance(value, type):
-            found[id(value)] = value
-    return list(found.values())
-
-
-def places(classes: Iterable[type], names: Iterable[str]) -> list[tuple[type, str, Any]]:
-    """Where methods are to be wrapped, and what is there now: class, name, function.
-
-    A class that defines the method itself, or has it from a base that is not among `classes` (which other classes may share, so it stays
-    as it is). What a class has from another of `classes` is wrapped there."""
-    among = set(classes)
-    found = ((cls, name, definer(cls, name)) for cls in among for name in names)
-    return [(cls, name, vars(base)[name]) for cls, name, base in found if base is not None and (base is cls or base not in among)]
-
-
-def definer(cls: type, name: str) -> type | None:
-    """The class that defines a method; `object` does not count."""
-    return next((base for base in cls.__mro__[:-1] if name in vars(base)), None)
-
-
-def _subclasses(cls: type) -> list[type]:
-    direct: list[type] = cls.__subclasses__()
-    return [found for one in direct for found in (one, *_subclasses(one))]

@@ -35,6 +35,7 @@ def functions(host: HostAdapter) -> dict[str, Callable[..., Any]]:
         return host.own_name(device) if isinstance(device, str) else device
 
     def memory_info(device: object = None) -> MemoryInfo:
+        host.refresh()
         return _fast.memory_info(device_of(device))
 
     def reset_peak_memory(device: object = None) -> None:
@@ -53,6 +54,7 @@ def functions(host: HostAdapter) -> dict[str, Callable[..., Any]]:
         return _memory_budget(size, device_of(device), strict=strict)
 
     def memory_report(device: object = None) -> MemoryReport:
+        host.refresh()
         return _memory_report(device_of(device))
 
     originals: dict[str, object] = {

@@ -18,22 +18,22 @@ class Patches:
 
     def put(self, owner: Any, name: str, value: object) -> None:
         """Set an attribute and remember what the owner itself had under that name."""
-        before = vars(owner).get(name, ABSENT)
+        self._done.append((owner, name, vars(owner).get(name, ABSENT), value))  # first, so that a signal cannot leave it there for good
         setattr(owner, name, value)
-        self._done.append((owner, name, before, value))
 
     def disturbed(self) -> list[str]:
-        """The attributes that are not ours any more: somebody replaced them after us."""
-        last = {(id(owner), name): (owner, name, value) for owner, name, _, value in self._done}
-        return [f"{owner.__name__}.{name}" for owner, name, value in last.values() if vars(owner).get(name, ABSENT) is not value]
+        """The attributes that are not ours any more: somebody replaced them after us. One that is as it was before us is put back already."""
+        last = {(id(owner), name): (owner, name, before, value) for owner, name, before, value in self._done}
+        found = ((owner, name, vars(owner).get(name, ABSENT), before, value) for owner, name, before, value in last.values())
+        return [f"{owner.__name__}.{name}" for owner, name, now, before, value in found if now is not value and now is not before]
 
     def undo(self) -> None:
-        """Put everything back, the last change first. What somebody else replaced after us stays as it is."""
+        """Put everything back, the last change first. What somebody else replaced after us stays as it is. Where a signal ends it, undo the rest."""
         while self._done:
-            owner, name, before, value = self._done.pop()
-            if vars(owner).get(name, ABSENT) is not value:
-                continue
-            if before is ABSENT:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, before)
+            owner, name, before, value = self._done[-1]
+            if vars(owner).get(name, ABSENT) is value:
+                if before is ABSENT:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, before)
+            self._done.pop()

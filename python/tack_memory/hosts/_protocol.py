@@ -7,11 +7,11 @@ caches. An adapter (`HostAdapter`) recognises a shape of hosts by its features, 
    (`_fast.make_room`) and try again while there is progress, and once more when there is none: what was dropped is back by then. Once
    the host's buffer is fully built, adopt its pointer (`_fast.adopt`).
    Not earlier: until then host code uses the pointer without a hold, and another thread may spill what is adopted.
-2. *Pointers.* Put a `_fast.PointerSlot` in place of the attribute that keeps the pointer. Whatever reads it gets a pointer that is valid
-   now: code nobody foresaw is slow at worst.
-3. *Launches.* Before anything of a launch reads an address: `_fast.enter_launch(buffers)`; after it was queued, also when it failed:
-   `_fast.leave_launch(buffers)`. The same around native reductions and copies on the device: two reads one after the other are not
-   enough, since restoring the second buffer may spill the first.
+2. *Pointers.* Put a `_fast.PointerSlot` in place of the attribute that keeps the pointer, or a `_fast.HostArraySlot` in place of one that keeps a NumPy
+   array over host memory. Whatever reads it gets one that is valid now: code nobody foresaw is slow at worst.
+3. *Launches.* Put a `_fast.HostLaunch` in place of the function that launches, before anything of a launch reads an address. Around native reductions
+   and copies on the device: `_fast.during_launch(buffers, function, ...)`. Two reads one after the other are not enough, since restoring the second
+   buffer may spill the first. (`_fast.enter_launch` and a `try` let a signal come in between, and leave the buffers held.)
 4. *Host access.* Reads and writes by the host go to `Buffer.copy_to_host`, `copy_from_host` and `fill`: they work on the host copy of a
    spilled buffer and bring nothing back.
 5. *Memory handed out.* `Buffer.export` for as long as somebody else has the pointer. Memory that somebody else owns: `_fast.wrap`.
@@ -19,6 +19,9 @@ caches. An adapter (`HostAdapter`) recognises a shape of hosts by its features, 
 7. *Devices that never spill* (the CPU, Metal). Adopt with how="host": the memory is counted as long as our Buffer lives, and the host goes on
    freeing it, after that. On Metal the address is that of the MTLBuffer's contents, and what the host's own pool keeps is told with
    `call("SetHostCache", index, nbytes)` whenever it changes: nobody else can know.
+
+docs/hosts.md has the seams of the hosts that are known, the kinds of holds, and how to write another adapter. What hosts of different shapes need alike is
+in modules of its own: `_pointer_buffers`, `_host_access`, `_holds`, `_room`, `_features`, `_library`, `_patches`, `_names`.
 
 An adapter gets the locks' order from this: a host's own locks may be held when it is called, and it calls the host (caches, garbage
 collection) with no lock of ours held.
@@ -33,7 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-    from typing import Any, ClassVar, Literal
+    from typing import ClassVar, Literal
 
     How = Literal["cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice", "host"]
 
@@ -63,8 +66,8 @@ class HostDevice(NamedTuple):
     """Handle of the stream on which the host does everything."""
     how: How
     """The driver's call that it allocates with, as `adopt` takes it: "cuMemAllocAsync"."""
-    empty_cache: Callable[[], object]
-    """Waits for the device and gives back what the host's caches keep. Called with no lock of ours held."""
+    empty_cache: Callable[[], object] | None
+    """Waits for the device and gives back what the host's caches keep; None: it has none. Called with no lock of ours held."""
 
 
 class CurrentDevice:
@@ -85,8 +88,12 @@ class HostAdapter(ABC):
 
     shape: ClassVar[str]
     """What hosts of this shape are called in errors: "array generation"."""
+    machinery: ClassVar[tuple[str, ...]] = ("lang", "runtime")
+    """Submodules of the host that allocate on behalf of others: a line in them is never where an array comes from (`set_origins`)."""
     simulates: ClassVar[bool] = False
     """Whether `simulate` is understood: the host has a CPU backend that can be put on a simulated device."""
+    simulated: str | None = None
+    """The device on which the CPU backend computes while the host is attached with `simulate`."""
 
     @classmethod
     @abstractmethod
@@ -107,12 +114,15 @@ class HostAdapter(ABC):
         """The host's own out-of-memory error: ours are instances of it, too."""
 
     @abstractmethod
-    def attach(self, *, simulate: Any = None, simulate_capacity: Any = None) -> None:
-        """Plug in. On an error nothing has changed."""
+    def attach(self, *, simulate: int | None = None, simulate_capacity: int | None = None, simulate_addresses: str | None = None) -> None:
+        """Plug in. On an error nothing has changed.
+
+        Where `simulates` is True, either size (in bytes) puts the CPU backend on a simulated device, with that soft budget, of that
+        capacity: see `install`."""
 
     @abstractmethod
     def detach(self) -> None:
-        """Undo `attach`. On an error the host stays plugged in and no array is lost."""
+        """Undo `attach`. On an error the host stays plugged in and no array is lost. Where a signal ends it on the way, it is called again for the rest."""
 
     @abstractmethod
     def current_device(self) -> str:
@@ -123,6 +133,10 @@ class HostAdapter(ABC):
         if isinstance(obj, CurrentDevice):
             return self.current_device() if obj.host is self else None
         return self.own_device(obj)
+
+    def refresh(self) -> None:
+        """Figures are going to be shown through the host's names: tell what the rest of the package cannot know by itself (`SetHostCache`)."""
+        return
 
     @abstractmethod
     def own_device(self, obj: object) -> str | None:
