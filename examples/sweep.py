@@ -93,7 +93,11 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--steps", type=positive, default=8, metavar="N", help="time steps (default: %(default)s)")
     devices = 'where to run: "cuda:0", "hip:0", "level_zero:0", or simulated: "sim:0", "sim-hip:0", "sim-level_zero:0" (default: a real one, else sim:0)'
     parser.add_argument("--device", help=devices)
-    budgets = 'a budget to run under: a size ("24 MiB"), or a percentage of the peak without one; may be given several times (default: 60%% and 35%%)'
+    budgets = (
+        'a budget to run under: a size ("24 MiB"), or a percentage of the peak without one; may be given several times (default: 60%% and 35%%). '
+        "The arrays of one launch must be on the device together: they pass any budget that is smaller (here below some 20%% of the peak), and "
+        "the demo then says FAILED"
+    )
     parser.add_argument("--budget", action="append", metavar="SIZE", help=budgets)
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="DIR", help="where sweep.png and result.json go (default: build/demo)")
     options = parser.parse_args()

@@ -15,6 +15,8 @@ memory (a software driver) they run on it directly, elsewhere on a copy that is 
     out = mh.empty(a.shape, a.dtype)
     scale(a, 10.0, out)
     print(out.numpy())
+
+How another library takes over the memory of these arrays, to count and to spill it: examples/plugged_in.py.
 """
 
 from .lang.array import array, asarray, copyto, empty, full, reduce_max, reduce_min, reduce_sum, wrap_ptr, zeros

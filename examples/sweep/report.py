@@ -102,7 +102,7 @@ def faults(runs: list[Run]) -> list[str]:
             step = next(i for i, (mine, other) in enumerate(zip(one.steps, first.steps, strict=True)) if mine != other)
             found.append(f"{one.name}: results differ from those of {first.name!r}, first in step {step}")
         if one.over_budget_count:
-            found.append(f"{one.name}: went over the budget {one.over_budget_count} times")
+            found.append(f"{one.name}: went over the budget {one.over_budget_count} times, up to {size(one.peak)}: the arrays of one launch pass any budget")
         elif one.budget is not None and one.peak > one.budget:
             found.append(f"{one.name}: a peak of {size(one.peak)} under a budget of {size(one.budget)} that was never passed")
         limit = one.budget if one.room is None else one.room

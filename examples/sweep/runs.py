@@ -147,7 +147,7 @@ def too_much(device: str, room: int) -> str:
     with ballast(device, room):
         parts = [mh.empty(room * 2 // 5 // 8) for _ in range(3)]
         out = mh.empty(room * 2 // 5 // 8)
-        tack_memory.label("too much at once", *parts, out)
+        tack_memory.label("arrays of one launch", *parts, out)
         try:
             kernels.add_up(*parts, out)
         except mh.DeviceMemoryError as error:

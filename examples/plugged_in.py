@@ -1,0 +1,32 @@
+"""Plug tack_memory into a framework, here minihost: its arrays are counted, and spilled when they are more than the budget.
+
+python examples/plugged_in.py           over a software driver, which keeps "device" memory in host memory
+python examples/plugged_in.py cuda:0    on a GPU: CUDA's, HIP's or Level Zero's
+"""
+
+import sys
+
+import minihost as mh
+
+import tack_memory
+from tack_memory.hosts import sim_library
+
+if sys.argv[1:]:
+    mh.init(sys.argv[1])
+else:
+    mh.init("cuda:0", library=sim_library("sim:0"), host_readable=True)  # the very file that the device "sim:0" runs on
+tack_memory.install(mh)
+
+
+@mh.kernel(writes="total")
+def add_to(total, a):
+    total += a
+
+
+mh.set_memory_budget("64 MiB")
+arrays = [mh.full(2**20, float(n)) for n in range(12)]  # 96 MiB
+for a, b in zip(arrays, arrays[1:], strict=False):
+    add_to(b, a)  # both are on the device while the kernel runs, whatever had to leave for them
+
+print(mh.memory_report())
+print("last:", arrays[-1][0], "of", sum(range(12)))
