@@ -90,7 +90,7 @@ def test_a_wrapped_pointer_of_ours_follows_its_memory(host: ModuleType) -> None:
 def test_somebody_elses_memory_is_never_counted_and_never_moved(host: ModuleType, soft: SoftDriver) -> None:
     backend = host.current_backend()
     pointer = backend.allocate(MIB)  # not through an array
-    live = soft.get("live")
+    live = soft.live()
     foreign = host.wrap_ptr(pointer, MIB, np.uint8)
     host.copyto(foreign, np.full(MIB, 7, np.uint8))
     assert host.memory_info().in_use == 0
@@ -101,7 +101,7 @@ def test_somebody_elses_memory_is_never_counted_and_never_moved(host: ModuleType
         assert foreign._buffer.device_ptr == pointer
     del foreign
     settle()
-    assert soft.get("live") == live
+    assert soft.live() == live
     backend.free(pointer)
     host.synchronize()
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from flavours import Flavour
-from support import MIB, SoftDriver
+from support import KIB, MIB, SoftDriver
 
 import tack_memory
 from tack_memory._native import _fast
 from tack_memory.hosts import HostHasMemoryError, MissingSeamError
-from tack_memory.hosts._array_seams import places
+from tack_memory.hosts._features import places
+from tack_memory.hosts._pointer_buffers import ours
 
 ADDED = ("memory_info", "reset_peak_memory", "memory_peak", "set_memory_budget", "get_memory_budget", "memory_budget", "memory_report")
 
@@ -184,7 +185,7 @@ def test_uninstall_is_refused_while_somebody_else_is_on_top(host: ModuleType, mo
 
 def test_uninstall_brings_everything_back_and_the_host_frees_it(unplugged: ModuleType, flavour: Flavour, soft: SoftDriver) -> None:
     unplugged.synchronize()  # without pools the host frees late
-    live = soft.get("live")
+    live = soft.live()
     tack_memory.install(unplugged)
     values = [np.full(MIB, seed, np.uint8) for seed in range(6)]
     with unplugged.memory_budget(2 * MIB):
@@ -194,10 +195,10 @@ def test_uninstall_brings_everything_back_and_the_host_frees_it(unplugged: Modul
     info = tack_memory.memory_info(flavour.device())
     assert (info.in_use, info.spilled) == (0, 0)
     assert all((array.numpy() == one).all() for array, one in zip(arrays, values, strict=True))
-    assert soft.get("live") == live + len(arrays)
+    assert soft.live() == live + len(arrays)
     del arrays
     unplugged.synchronize()
-    assert soft.get("live") == live
+    assert soft.live() == live
 
 
 def test_uninstall_is_refused_when_not_everything_fits(unplugged: ModuleType, soft: SoftDriver) -> None:
@@ -298,3 +299,36 @@ def test_uninstall_finds_arrays_that_the_garbage_collector_does_not_see(unplugge
     finally:
         gc.unfreeze()
     assert [array[999] for array in arrays] == [0, 1, 2]
+
+
+def test_giving_back_that_fails_half_way_changes_nothing(unplugged: ModuleType, flavour: Flavour) -> None:
+    """An uninstall that is refused: what was given back is ours again as it was, its views follow it, and what must not move still does not."""
+    exported = unplugged.asarray(np.arange(100, dtype=np.uint8))
+    consumer = np.from_dlpack(exported)
+    pointer = consumer.ctypes.data
+    tack_memory.install(unplugged)
+    first = unplugged.asarray(np.arange(1000.0))
+    tack_memory.label("first", first)
+    view = unplugged.wrap_ptr(first._buffer.device_ptr + 80, 10, np.float64, owner=first)
+    last = unplugged.full(KIB, 7, np.uint8)
+    kept = tack_memory.hold(last)
+    kept.__enter__()
+    with pytest.raises(BufferError):
+        tack_memory.uninstall(unplugged)
+    mine = ours(first._buffer)
+    assert isinstance(mine, tack_memory.Buffer) and mine.label == "first" and "first" in str(tack_memory.memory_report(flavour.device()))
+    with unplugged.memory_budget(1):
+        assert (mine.is_spilled, ours(exported._buffer).is_spilled) == (True, False)
+        assert exported._buffer._device_ptr == pointer and (consumer == np.arange(100)).all()
+        unplugged.zeros(1000)  # would take the place on the device
+        assert (view.numpy() == np.arange(10.0, 20.0)).all() and ours(view._buffer).base is mine
+    kept.__exit__(None, None, None)
+    tack_memory.uninstall(unplugged)
+    assert (first.numpy() == np.arange(1000.0)).all() and (view.numpy() == np.arange(10.0, 20.0)).all()
+
+
+@pytest.mark.parametrize("call", ["install", "uninstall"])
+def test_what_is_no_module_in_the_place_of_tack(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tack", object())
+    with pytest.raises(TypeError, match="a host is a module, not object"):
+        getattr(tack_memory, call)()

@@ -1,0 +1,156 @@
+"""Launches in some threads, spills in others: the host's locks and ours are asked for in one order, and no launch uses memory that has moved."""
+
+from __future__ import annotations
+
+import threading
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from flavours import Flavour
+from support import KIB, MIB, SoftDriver
+
+import tack_memory
+
+LIMIT = 120  # seconds; for a broken program
+
+
+def run_all(*works: Any) -> None:
+    """Run functions in threads of their own, and raise what one of them raised."""
+    failures: list[BaseException] = []
+
+    def guarded(work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert not [thread for thread in threads if thread.is_alive()], "a deadlock"
+    if failures:
+        raise failures[0]
+
+
+def test_a_spill_while_a_launch_has_the_hosts_lock(host: ModuleType, flavour: Flavour) -> None:
+    """The kernel waits until another thread has tried to spill all: the launch's arrays stay where they are, and what is no part of it goes."""
+    running, spilled = threading.Event(), threading.Event()
+
+    @host.kernel(writes="out")
+    def waits(a: Any, out: Any) -> None:
+        running.set()
+        assert spilled.wait(LIMIT)
+        out[:] = a + 1
+
+    a, out, other = (host.full(1000, n) for n in range(3))
+    tack_memory.spill(a, out)
+    found: list[int] = []
+
+    def spill() -> None:
+        assert running.wait(LIMIT)
+        before = [one._buffer.device_ptr for one in (a, out)]
+        try:
+            with host.memory_budget(1):
+                tack_memory._fast.spill_all(flavour.device())
+                found.append(host.memory_info().in_use)
+            assert before == [one._buffer.device_ptr for one in (a, out)]
+        finally:
+            spilled.set()
+
+    run_all(lambda: waits(a, out), spill)
+    assert (out.numpy() == 1).all() and found == [a.nbytes + out.nbytes]
+    assert other[0] == 2
+
+
+def test_emptying_the_hosts_cache_under_its_lock_while_launches_restore(host: ModuleType, flavour: Flavour, soft: SoftDriver) -> None:
+    """One side has the host's lock and needs ours (a launch makes a pack, or an image, and so allocates); the other has no room, and asks the host to
+    empty its caches, which takes the host's lock (Level Zero)."""
+
+    def kernel() -> Any:
+        @host.kernel(writes="out")
+        def scaled(a: Any, factor: float, out: Any) -> None:
+            out[:] = a * factor
+
+        return scaled
+
+    soft.set("taken", soft.get("capacity.0") - 8 * MIB)
+    size = MIB // 8  # 1 MiB of numbers
+
+    def launches() -> None:
+        a, out = host.full(size, 3), host.zeros(size)
+        for n in range(20):
+            kernel()(a, float(n), out)  # a new kernel, and so a new pack
+            assert out[size - 1] == 3 * n
+
+    def allocates() -> None:
+        kept: list[Any] = []
+        for n in range(60):
+            kept = [*kept[-5:], host.full(size, n)]
+        assert [one[7] for one in kept] == [54, 55, 56, 57, 58, 59]
+
+    run_all(launches, allocates, allocates)
+    assert host.memory_info().spill_count
+    host.current_backend()._cache.clear()
+
+
+def test_threads_of_all_kinds_at_once(host: ModuleType, flavour: Flavour) -> None:
+    """Two launch (views and objects among the arguments), one reads and writes, one changes the budget."""
+    size, done = 16 * KIB, threading.Event()
+
+    @host.device_class
+    class Mesh:
+        def __init__(self, points: Any) -> None:
+            self.points = points
+
+    @host.kernel(writes="out")
+    def moved(mesh: Any, by: float, out: Any) -> None:
+        out[:] = mesh.points + by
+
+    finished: list[int] = []
+
+    def launches(seed: int) -> None:
+        random = np.random.default_rng(seed)
+        arrays = [host.full(size, n) for n in range(6)]
+        oracle = [np.full(size, float(n)) for n in range(6)]
+        for _ in range(80):
+            a, b = random.permutation(6)[:2]
+            start = int(random.integers(size // 2))
+            moved(Mesh(arrays[a][start : start + 100]), 2.0, arrays[b][start : start + 100])
+            oracle[b][start : start + 100] = oracle[a][start : start + 100] + 2
+            c = int(random.integers(6))
+            assert (arrays[c].numpy() == oracle[c]).all()
+        finished.append(seed)
+        if len(finished) == 2:
+            done.set()
+
+    def reads() -> None:
+        a = host.asarray(np.arange(float(size)))
+        part = a[100:200]
+        while not done.is_set():
+            host.copyto(part, 7)
+            assert part.numpy().sum() == 700 and a[99] == 99 and a[200] == 200
+
+    def budgets() -> None:
+        random = np.random.default_rng(9)
+        while not done.is_set():
+            host.set_memory_budget(int(random.integers(1, 12)) * size * 8)
+            tack_memory._fast.spill_all(flavour.device())
+
+    def either(work: Any) -> Any:
+        def run() -> None:
+            try:
+                work()
+            except BaseException:
+                done.set()
+                raise
+
+        return run
+
+    try:
+        run_all(*(either(work) for work in (lambda: launches(1), lambda: launches(2), reads, budgets)))
+    finally:
+        host.set_memory_budget(None)
+    assert len(finished) == 2

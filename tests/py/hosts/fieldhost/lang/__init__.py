@@ -1,0 +1,1 @@
+"""What users write: fields, kernels, exchange with other libraries."""

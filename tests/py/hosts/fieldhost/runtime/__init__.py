@@ -1,0 +1,1 @@
+"""What runs it: the backends, and which one is current."""
