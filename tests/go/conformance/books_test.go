@@ -3,12 +3,14 @@ package conformance
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tack-memory/tack-memory/gomem"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
 // TestBooksAgreeWithTheDevice runs random operations, with the books verified after each, and compares them with what the device itself counts whenever
@@ -81,7 +83,7 @@ func TestBooksAgreeWithTheDevice(t *testing.T) {
 
 // TestCached: what was dropped and is kept, by a pool or by us, is what Trim gives back, to the byte; then it is 0.
 func TestCached(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
 		r.free(r.allocate(100), 100)
 		require.NoError(t, r.driver.Synchronize())
@@ -109,6 +111,38 @@ func TestCached(t *testing.T) {
 		assert.Zero(t, memory.Cached)
 		assert.Equal(t, before, memory.Free)
 		r.free(r.allocate(rigCapacity-1<<20), rigCapacity-1<<20) // the whole device can be had
+	})
+}
+
+// TestHostCache: what a host framework says that its own cache keeps is shown beside what the pools keep, and is never part of what Trim gives back.
+func TestHostCache(t *testing.T) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
+		r := newRig(t, f, nil)
+		_, err := r.driver.Trim()
+		require.NoError(t, err)
+		teller, takes := r.driver.(interface{ SetHostCache(nbytes int64) error })
+		require.Equal(t, slices.Contains([]string{soft.CUDA, soft.HIP}, f.abi), takes)
+		if !takes {
+			return
+		}
+		before := r.memory()
+		for _, nbytes := range []int64{1 << 20, 0} {
+			require.NoError(t, teller.SetHostCache(nbytes))
+			assert.Equal(t, before.Cached+nbytes, r.memory().Cached)
+			assert.Equal(t, before.Free, r.memory().Free)
+			released, err := r.driver.Trim()
+			require.NoError(t, err)
+			assert.Zero(t, released)
+			r.free(r.allocate(100), 100) // from here on there is a context, and figures of pools
+			require.NoError(t, r.driver.Synchronize())
+			_, err = r.driver.Trim()
+			require.NoError(t, err)
+			assert.Equal(t, nbytes, r.memory().Cached)
+			before = r.memory()
+			before.Cached -= nbytes
+		}
+		assert.ErrorContains(t, teller.SetHostCache(-1), "-1 bytes")
+		assert.Equal(t, before.Cached, r.memory().Cached)
 	})
 }
 

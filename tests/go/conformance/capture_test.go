@@ -52,13 +52,8 @@ func (c capturing) begin(h capturer, stream uint64) {
 // forEachCapture runs a test for each flavour that captures, and each way to.
 func forEachCapture(t *testing.T, test func(t *testing.T, f flavour, c capturing)) {
 	t.Helper()
-	forEach(t, func(t *testing.T, f flavour) {
-		if !f.steered() {
-			t.Skip("the host's side of a capture is made for the software drivers")
-		}
-		if f.abi != cudaVendor.abi && f.abi != hipVendor.abi {
-			t.Skip("this vendor captures nothing")
-		}
+	captures := func(f flavour) bool { return f.steered() && (f.abi == cudaVendor.abi || f.abi == hipVendor.abi) } // the host's side is made for these
+	run(t, captures, func(t *testing.T, f flavour) {
 		for _, c := range capturings {
 			t.Run(c.name, onThread(func(t *testing.T) { test(t, f, c) }))
 		}
@@ -182,34 +177,5 @@ func TestCaptureOfTheDevicesStream(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, n, core.info().InUse)
 		core.end(a, b, spilled, made)
-	})
-}
-
-// TestFreeOnACapturedStream: a block that another stream orders the free of waits until the capture of that stream has ended, and the error of
-// who waits for it says which stream it is.
-func TestFreeOnACapturedStream(t *testing.T) {
-	forEachCapture(t, func(t *testing.T, f flavour, c capturing) {
-		r := newRig(t, f, nil)
-		h := r.host.(capturer)
-		const n = 64 << 10
-		a := r.host.allocate(n)
-		require.NoError(t, r.driver.Fill(a, []byte{1}, n))
-		stream := r.host.stream()
-		c.begin(h, stream)
-		require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n, How: f.plain, Stream: stream}))
-		assert.EqualValues(t, n, r.driver.PendingFree())
-		var refused *ordered.CaptureError
-		require.ErrorAs(t, r.driver.Synchronize(), &refused)
-		assert.Equal(t, ordered.OtherStream, refused.Stream)
-		assert.EqualValues(t, captureActive, h.captured(stream))
-		other := r.host.stream() // of another capture, which must not break when the first has ended and the block goes
-		h.endCapture(stream)
-		c.begin(h, other)
-		require.NoError(t, r.driver.Synchronize())
-		assert.Zero(t, r.driver.PendingFree())
-		assert.EqualValues(t, captureActive, h.captured(other))
-		h.endCapture(other)
-		r.host.endStream(stream)
-		r.host.endStream(other)
 	})
 }

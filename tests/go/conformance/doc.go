@@ -2,7 +2,8 @@
 // gomem.Device, and run for each flavour of device (flavours_test.go). It has tests only.
 //
 // A new backend is a folder under backends/, a file vendor_<abi>_test.go here that says how a host framework uses that vendor's library, and one line
-// for each flavour. Backends whose memory is counted and never spilled are flavours, too (counted_test.go): they pass what does not spill.
+// for each flavour. Backends whose memory is counted and never spilled are flavours, too (counted_test.go): they pass what does not spill. So is one
+// that spills over no library (own_test.go): it passes what needs neither a host framework beside it nor calls that fail.
 //
 // TestReal runs what needs no control over the library on devices of the vendors' own libraries: TACK_MEMORY_TEST_DEVICES="cuda:0,hip:0" names
 // them (real_test.go). `make test-gpu` does so with all that it finds.

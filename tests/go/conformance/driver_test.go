@@ -20,7 +20,7 @@ func TestContents(t *testing.T) {
 		r := newRig(t, f, nil)
 		for i, n := range []int{1, 7, 4096, 70_000, 3 << 20} {
 			a := r.allocate(uint64(n))
-			content := noise(n, uint32(i))
+			content := soft.Noise(n, uint32(i))
 			r.write(a, content)
 			require.Equal(t, content, r.read(a, n))
 			r.free(a, uint64(n))
@@ -62,7 +62,7 @@ func TestCopiesAreCompleteAtReturn(t *testing.T) {
 							return
 						}
 						for round := range 4 {
-							content := noise(n, uint32(10*worker+round))
+							content := soft.Noise(n, uint32(10*worker+round))
 							copy(host, content)
 							assert.NoError(t, r.driver.CopyIn(a, pointer, n))
 							clear(host)
@@ -83,6 +83,44 @@ func TestCopiesAreCompleteAtReturn(t *testing.T) {
 	})
 }
 
+// TestManyThreads: all operations at once, with contents checked, over a slow device.
+func TestManyThreads(t *testing.T) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
+		r := newRig(t, f, settings{"delay_us": 200, "jitter_us": 300})
+		var group sync.WaitGroup
+		for worker := range 4 {
+			host, pointer := soft.Bytes(t, 10_000)
+			group.Go(func() {
+				for i := range 40 {
+					n := uint64(1 + (i*997+worker*31)%10_000)
+					a, err := r.driver.Allocate(n)
+					if !assert.NoError(t, err) {
+						return
+					}
+					mark := byte(worker*50 + i)
+					assert.NoError(t, r.driver.Fill(a, []byte{mark}, n))
+					assert.NoError(t, r.driver.CopyOut(pointer, a, n))
+					assert.Equal(t, bytes.Repeat([]byte{mark}, int(n)), host[:n], "worker %d, round %d", worker, i)
+					assert.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n}))
+					if i%10 != worker {
+						continue
+					}
+					assert.NoError(t, r.driver.Synchronize())
+					_, err = r.driver.Trim()
+					assert.NoError(t, err)
+					_, err = r.driver.Memory()
+					assert.NoError(t, err)
+					if overcommits, does := r.driver.(gomem.Overcommitter); does {
+						_, err = overcommits.Room(0, 1)
+						assert.NoError(t, err)
+					}
+				}
+			})
+		}
+		group.Wait()
+	})
+}
+
 // TestCopyWithin is memmove, for ranges that overlap a little, much, and not at all, with device memory to spare and without.
 func TestCopyWithin(t *testing.T) {
 	forAll(t, func(t *testing.T, f flavour) {
@@ -91,7 +129,11 @@ func TestCopyWithin(t *testing.T) {
 				continue // that takes too long
 			}
 			t.Run(fmt.Sprint("full=", full), func(t *testing.T) {
-				r := newRig(t, f, nil)
+				var mode settings
+				if !full && f.steered() {
+					mode = copyModes[1] // what is queued is late, and read all the same
+				}
+				r := newRig(t, f, mode)
 				const n = 200_000
 				a := r.allocate(n)
 				for full { // nothing is left for a detour
@@ -103,7 +145,7 @@ func TestCopyWithin(t *testing.T) {
 				}
 				for _, distance := range []int{0, 1, 8, 1000, n / 33, n / 3, n / 2, n - 1} {
 					for _, up := range []bool{true, false} {
-						content := noise(n, uint32(distance))
+						content := soft.Noise(n, uint32(distance))
 						r.write(a, content)
 						to, from := distance, 0
 						if !up {
@@ -127,9 +169,9 @@ func TestFill(t *testing.T) {
 		r := newRig(t, f, nil)
 		const room = 600
 		a := r.allocate(room)
-		background := noise(room, 1)
+		background := soft.Noise(room, 1)
 		for length := 1; length <= 16; length++ {
-			pattern := noise(length, uint32(100+length))
+			pattern := soft.Noise(length, uint32(100+length))
 			for _, offset := range []int{0, 1, 2, 4, 7} {
 				for _, n := range []int{1, 3, 4, 5, length, length + 1, 3*length - 1, 16 * length, 500} {
 					r.write(a, background)
@@ -164,7 +206,7 @@ func TestTooLarge(t *testing.T) {
 
 // TestFull: a full device is an error that a free can help, and it is the vendor's.
 func TestFull(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
 		const half = rigCapacity/2 + 4096
 		a := r.allocate(half)
@@ -188,7 +230,7 @@ func TestFull(t *testing.T) {
 
 // TestAskingMakesNoContext: until the device is used, questions leave it alone, and there is nothing to wait for.
 func TestAskingMakesNoContext(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		l := f.open(t, nil)
 		name := f.deviceName(f.ordinal(0))
 		driver, err := l.OpenDriver(name, f.ordinal(0))
@@ -221,7 +263,7 @@ func TestAskingMakesNoContext(t *testing.T) {
 
 // TestClosedDriver: every operation of a closed driver fails or does nothing, and none reaches the library.
 func TestClosedDriver(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		l := f.open(t, nil)
 		driver, err := l.OpenDriver(f.deviceName(f.ordinal(0)), f.ordinal(0))
 		require.NoError(t, err)
@@ -269,7 +311,7 @@ func TestCanFree(t *testing.T) {
 
 // TestFreeOfWhatIsNoBlock: an address that the driver does not know is an error, reported once, and does not stay on a list.
 func TestFreeOfWhatIsNoBlock(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
 		r.free(r.allocate(1), 1)
 		err := r.driver.Free(gomem.Block{Address: 0x10, Bytes: 64})
@@ -283,7 +325,7 @@ func TestFreeOfWhatIsNoBlock(t *testing.T) {
 
 // TestNoAllocationOnTheHotPath: an allocation with its free makes no garbage in Go.
 func TestNoAllocationOnTheHotPath(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, settings{"quarantine": 0})
 		r.free(r.allocate(1000), 1000)
 		assert.Zero(t, testing.AllocsPerRun(100, func() {

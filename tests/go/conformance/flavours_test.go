@@ -41,6 +41,8 @@ var flavours = []flavour{
 	{"level zero without sysman", &levelZeroVendor, settings{"sysman": 0, "memory_modules": 0}, true, nil},
 	{"cpu", &cpuVendor, nil, false, nil},
 	{"metal", &metalVendor, nil, false, nil},
+	{"sim-cpu with fresh addresses", &simCPUFresh, nil, false, nil},
+	{"sim-cpu that reuses addresses", &simCPUReuse, nil, false, nil},
 }
 
 // present is the flavours that the tests run on: all of these, or one real device.
@@ -52,6 +54,7 @@ type vendor struct {
 	symbols []dl.Symbol
 	load    func(candidates []dl.Candidate) (library, error)
 	counted func(t testing.TB) library // a backend without a vendor's library to stand in for, whose memory is counted and never spilled; else nil
+	own     func() library             // a backend that spills and is all our own: no library is under it whose calls could fail, or be late; else nil
 	host    func(t testing.TB, h *soft.Host, ordinal int) host
 	prepare func(t testing.TB, file string) // before a device is opened; nil: nothing
 
@@ -158,7 +161,7 @@ func (f flavour) file(t testing.TB) string {
 }
 
 // steered says that a software driver is under the backend, which can be put into other settings, and tells what it holds.
-func (f flavour) steered() bool { return f.real == nil && f.vendor.counted == nil }
+func (f flavour) steered() bool { return f.real == nil && f.vendor.counted == nil && f.own == nil }
 
 // open loads the vendor's software driver, and puts it into the flavour's settings and some more. Where there is none to steer, these are left
 // out: they only make it harder.
@@ -167,6 +170,8 @@ func (f flavour) open(t testing.TB, more settings) library {
 	switch {
 	case f.counted != nil:
 		return f.counted(t)
+	case f.own != nil:
+		return f.own()
 	case f.real != nil:
 		if f.prepare != nil {
 			f.prepare(t, f.real.file)
@@ -208,26 +213,38 @@ func (f flavour) functions(l library) []string {
 	return names
 }
 
-// forEach runs a test once a flavour whose memory can be spilled.
+// forEach runs a test once a flavour whose memory can be spilled, and that has a vendor's library, which others use beside us.
 func forEach(t *testing.T, test func(t *testing.T, f flavour)) {
 	t.Helper()
-	run(t, test, func(f flavour) bool { return f.counted == nil })
+	run(t, func(f flavour) bool { return f.counted == nil && f.own == nil }, test)
+}
+
+// forEachWhole is forEach for a test that takes long: without flavours that are another in one respect (trap).
+func forEachWhole(t *testing.T, test func(t *testing.T, f flavour)) {
+	t.Helper()
+	run(t, func(f flavour) bool { return f.counted == nil && f.own == nil && !f.trap }, test)
+}
+
+// forEachThatSpills runs a test once a flavour whose memory can be spilled, whatever is under it.
+func forEachThatSpills(t *testing.T, test func(t *testing.T, f flavour)) {
+	t.Helper()
+	run(t, func(f flavour) bool { return f.counted == nil }, test)
 }
 
 // forEachCounted runs a test once a flavour whose memory is counted only.
 func forEachCounted(t *testing.T, test func(t *testing.T, f flavour)) {
 	t.Helper()
-	run(t, test, func(f flavour) bool { return f.counted != nil })
+	run(t, func(f flavour) bool { return f.counted != nil }, test)
 }
 
 // forAll runs a test once a flavour, whatever it is.
 func forAll(t *testing.T, test func(t *testing.T, f flavour)) {
 	t.Helper()
-	run(t, test, func(flavour) bool { return true })
+	run(t, func(flavour) bool { return true }, test)
 }
 
 // run runs a test for some of the flavours, each time on one OS thread.
-func run(t *testing.T, test func(t *testing.T, f flavour), takes func(f flavour) bool) {
+func run(t *testing.T, takes func(f flavour) bool, test func(t *testing.T, f flavour)) {
 	t.Helper()
 	for _, f := range present {
 		if takes(f) {

@@ -41,7 +41,7 @@ func (c *core) buffer(n int, seed uint32) uint32 {
 	index, err := c.device.Allocate(uint64(n), gomem.AllocateOptions{})
 	require.NoError(c.t, err)
 	host, pointer := soft.Bytes(c.t, n)
-	copy(host, noise(n, seed))
+	copy(host, soft.Noise(n, seed))
 	require.NoError(c.t, c.device.CopyFromHost(index, 0, pointer, uint64(n), gomem.Wait{}))
 	return index
 }
@@ -51,7 +51,7 @@ func (c *core) requireContents(index uint32, n int, seed uint32) {
 	c.t.Helper()
 	host, pointer := soft.Bytes(c.t, n)
 	require.NoError(c.t, c.device.CopyToHost(index, 0, pointer, uint64(n), gomem.Wait{}))
-	require.Equal(c.t, noise(n, seed), append([]byte(nil), host...))
+	require.Equal(c.t, soft.Noise(n, seed), append([]byte(nil), host...))
 }
 
 func (c *core) info() gomem.Info {
@@ -77,7 +77,7 @@ func (c *core) end(indexes ...uint32) {
 
 // TestLadderCachesGoFirst: a device that is full of dropped memory of other sizes gives that back before anything is spilled.
 func TestLadderCachesGoFirst(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		c := newCore(t, f, settings{"delay_us": 100})
 		const small, large = 256 << 10, 5 << 20
 		kept := c.buffer(small, 1)
@@ -99,7 +99,7 @@ func TestLadderCachesGoFirst(t *testing.T) {
 // TestLadderSpillsWhatIsNeeded: live memory moves only when caches do not help, the least recently used first, no more of it than needed and one
 // buffer, and every byte comes back.
 func TestLadderSpillsWhatIsNeeded(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		c := newCore(t, f, settings{"pageable": 1, "jitter_us": 100})
 		const n = 1 << 20
 		var indexes []uint32
@@ -128,7 +128,7 @@ func TestLadderSpillsWhatIsNeeded(t *testing.T) {
 
 // TestLadderOfPinnedMemory: where nothing can move, the error says so, nothing changed, and the next smaller request works.
 func TestLadderOfPinnedMemory(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		c := newCore(t, f, nil)
 		const n = 4 << 20
 		var indexes []uint32

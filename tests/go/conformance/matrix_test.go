@@ -64,10 +64,7 @@ func (s seen) note(states []string, function string) {
 
 // TestMatrix is the matrix: see the package's comment.
 func TestMatrix(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
-		if f.trap {
-			t.Skip("a variation")
-		}
+	forEachWhole(t, func(t *testing.T, f flavour) {
 		covered, cases := seen{}, 0
 		b := newBench(t, f)
 		for state := range states {
@@ -148,7 +145,7 @@ func report(t *testing.T, covered seen, cases int) {
 func (b *bench) begin(t *testing.T, s scenario) *world {
 	t.Helper()
 	if s.operation.first != nil {
-		require.NoError(t, s.operation.first(b.device))
+		require.NoError(t, s.operation.first(b))
 	}
 	w := newWorld(t, b, s.state)
 	if s.operation.prepare != nil {
@@ -185,8 +182,17 @@ func (b *bench) trace(t *testing.T, s scenario) map[string]int {
 	}
 	w.checkBooks()
 	w.checkContents()
-	w.clear()
+	b.end(t, s, w)
 	return calls
+}
+
+// end clears the scene.
+func (b *bench) end(t *testing.T, s scenario, w *world) {
+	t.Helper()
+	w.clear()
+	if s.operation.after != nil {
+		require.NoError(t, s.operation.after(b))
+	}
 }
 
 // dropIn lets go of the target when it is in a state.
@@ -267,7 +273,7 @@ func (b *bench) strike(t *testing.T, s scenario, f fault, covered seen) (hit boo
 	}
 	w.checkBooks()
 	w.checkContents()
-	w.clear()
+	b.end(t, s, w)
 	return hit
 }
 
@@ -287,10 +293,7 @@ func requireTyped(t *testing.T, err error) {
 // TestLost makes each function report a state that no call can leave, once for each operation and state. Then everything says so, the
 // books stay exact, and nothing pretends that what lay on the device is still there.
 func TestLost(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
-		if f.trap {
-			t.Skip("a variation")
-		}
+	forEachWhole(t, func(t *testing.T, f flavour) {
 		cases := 0
 		b := newBench(t, f)
 		for state := range states[:2] {
@@ -321,7 +324,7 @@ func (b *bench) lose(t *testing.T, s scenario, function string) (hit bool) {
 	err := s.operation.run(w)
 	if b.software.Calls(function) == before {
 		require.NoError(t, b.software.Fail(function, 0, 0))
-		w.clear()
+		b.end(t, s, w)
 		return false
 	}
 	var lost *gomem.LostError

@@ -12,10 +12,11 @@ import (
 // operation is one call of the core on the world's target. It keeps the world's account of contents true, also when it fails.
 type operation struct {
 	name    string
-	first   func(d *gomem.Device) error // before there is a world; nil: nothing
-	prepare func(w *world)              // without faults; nil: nothing to prepare
+	first   func(b *bench) error // before there is a world; nil: nothing
+	prepare func(w *world)       // without faults; nil: nothing to prepare
 	run     func(w *world) error
-	others  bool // it moves the target without anybody having named it, so that the program may drop it meanwhile
+	after   func(b *bench) error // when all is dropped; nil: nothing
+	others  bool                 // it moves the target without anybody having named it, so that the program may drop it meanwhile
 }
 
 // allocated takes a new buffer into the account.
@@ -186,5 +187,33 @@ var operations = []operation{
 		return err
 	}},
 	// The first change of the stream destroys the events that were made so far; done before, the number of events is the same in each run.
-	{name: "SetStream", first: func(d *gomem.Device) error { return d.SetStream(0, 0) }, run: func(w *world) error { return w.device.SetStream(0, 0) }},
+	{name: "SetStream", first: toHostsContext, run: func(w *world) error { return toHostsContext(w.bench) }},
+	// All others begin in the host's context, since memory that a host allocates in it can be adopted only while it is set.
+	{name: "SetStream back to our own", first: throughBothContexts, run: func(w *world) error { return toOurContext(w.bench) }, after: toHostsContext},
+	// The buffers lie in the host's context here, and what is made now in ours.
+	{name: "Allocate beside another context", first: throughBothContexts, prepare: leaveContext, run: func(w *world) error {
+		index, err := w.device.Allocate(100, zeroed)
+		return w.allocated(index, err, 100)
+	}, after: toHostsContext},
+	{name: "SpillAll out of another context", first: throughBothContexts, prepare: leaveContext, run: func(w *world) error {
+		_, err := w.device.SpillAll(gomem.Wait{})
+		return err
+	}, after: toHostsContext, others: true},
+	{name: "RestoreAll beside another context", first: throughBothContexts, prepare: leaveContext, run: func(w *world) error {
+		return w.device.RestoreAll(gomem.Wait{})
+	}, after: toHostsContext, others: true},
 }
+
+func toHostsContext(b *bench) error { return b.device.SetStream(b.host.context(), 0) }
+
+// throughBothContexts has both made before an operation that changes between them, so that each run of it makes the same calls.
+func throughBothContexts(b *bench) error {
+	if err := toOurContext(b); err != nil {
+		return err
+	}
+	return toHostsContext(b)
+}
+
+func toOurContext(b *bench) error { return b.device.SetStream(0, 0) }
+
+func leaveContext(w *world) { require.NoError(w.t, toOurContext(w.bench)) }

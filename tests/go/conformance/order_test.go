@@ -16,7 +16,7 @@ var slow = settings{"delay_us": 5000, "quarantine": 1}
 
 // TestFreesAreInOrder: memory is freed while work on it is queued. Nobody gets it before that work is done, and the free does not wait.
 func TestFreesAreInOrder(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
+	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		for _, quarantine := range []int64{1, 0} { // a freed address is dead, or given out again at once
 			if quarantine == 0 && !f.steered() {
 				continue
@@ -44,21 +44,59 @@ func TestFreesAreInOrder(t *testing.T) {
 	})
 }
 
-// TestFreeOnAnotherStreamComesAfterOurs: adopted memory is freed on its own stream, while our last write to it may still be queued on the device's.
-func TestFreeOnAnotherStreamComesAfterOurs(t *testing.T) {
+// TestTheHostsStreamMayEndAfterTheAdoption: what was queued there comes before what the core does with the memory; from then on nobody asks for the stream.
+func TestTheHostsStreamMayEndAfterTheAdoption(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, slow)
-		stream := r.host.stream()
+		device, err := gomem.NewDevice(r.driver, gomem.Options{Movable: true, Pool: gomem.NewHostPool(), Check: true})
+		require.NoError(t, err)
 		const n = 64 << 10
-		a := r.host.allocate(n)
-		require.NoError(t, r.driver.Join(stream, 0))
-		for range 3 {
-			require.NoError(t, r.driver.Fill(a, []byte{1}, n))
+		host, pointer := soft.Bytes(t, n)
+		for _, spilled := range []bool{true, false} {
+			stream := r.host.stream()
+			a := r.host.allocate(n)
+			r.host.fill(a, 7, n, stream)
+			index, err := device.Adopt(a, n, gomem.AdoptOptions{How: f.plain, Stream: stream})
+			require.NoError(t, err)
+			if spilled {
+				_, err = device.Spill(index, gomem.Wait{})
+				require.NoError(t, err)
+			} else {
+				require.NoError(t, device.Fill(index, 0, []byte{7}, n, gomem.Wait{}))
+			}
+			r.host.wait(stream)
+			r.host.endStream(stream)
+			require.NoError(t, device.CopyToHost(index, 0, pointer, n, gomem.Wait{}))
+			assert.Equal(t, [2]byte{7, 7}, [2]byte{host[0], host[n-1]})
+			device.Drop(index)
+			require.NoError(t, device.Synchronize())
+			assert.Zero(t, r.driver.PendingFree())
+			assert.Zero(t, device.Unfreed())
 		}
-		require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n, How: f.plain, Stream: stream}))
-		require.NoError(t, r.driver.Synchronize(), "a write met freed memory")
-		r.host.wait(stream)
-		r.host.endStream(stream)
+		require.NoError(t, device.Close())
+	})
+}
+
+// TestFreedMemoryComesBackWithoutAnAllocation: a host that allocates by itself and adopts asks the driver for nothing but frees. Those that the device
+// is done with are given back by later ones; where the vendor's free waits for the whole device, when a sixteenth of it waits.
+func TestFreedMemoryComesBackWithoutAnAllocation(t *testing.T) {
+	forEach(t, func(t *testing.T, f flavour) {
+		r := newRig(t, f, nil)
+		const n = 256 << 10
+		most := uint64(r.memory().Total) / 16
+		kept := r.allocate(1)
+		for range 40 {
+			a := r.host.allocate(n)
+			require.NoError(t, r.driver.Fill(a, []byte{1}, n))
+			require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n, How: f.plain}))
+			r.read(kept, 1)                                              // waits for the stream, and so for what the block waits for
+			if overcommits, yes := r.driver.(gomem.Overcommitter); yes { // then the core asks for room before the host allocates
+				_, err := overcommits.Room(n, n)
+				require.NoError(t, err)
+			}
+			require.LessOrEqual(t, r.driver.PendingFree(), most+n)
+		}
+		r.free(kept, 1)
 	})
 }
 

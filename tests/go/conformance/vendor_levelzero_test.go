@@ -84,7 +84,7 @@ func newLevelZeroHost(t testing.TB, h *soft.Host, ordinal int) host {
 	made.start(theirs.file) // a test that lost the device may have ended it
 	devices := made.handles("zeDeviceGet", theirs.driver)
 	if ordinal >= len(devices) {
-		t.Skipf("device %d is not one of the first driver's", ordinal)
+		t.Skipf("needs device %d to be the first driver's, as the host's side of these tests knows no other; that one has %d", ordinal, len(devices))
 	}
 	made.device = devices[ordinal]
 	return made

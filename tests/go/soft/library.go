@@ -103,6 +103,16 @@ func Fresh(t testing.TB, abi string) string {
 	return file.Name()
 }
 
+// MainOnTwo is Main over software drivers with two devices of this many bytes each.
+func MainOnTwo(m *testing.M, capacity int64) {
+	for name, value := range map[string]string{"TMSOFT_DEVICES": "2", "TMSOFT_CAPACITY": fmt.Sprint(capacity)} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	Main(m)
+}
+
 // Main runs a package's tests and removes what was built.
 func Main(m *testing.M) {
 	code := m.Run()
