@@ -15,21 +15,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SIM = "256 MiB,64 MiB"
 
-# The vendors' backends over their software drivers.
-SIMULATED = ["sim:0", "sim-hip:0", "sim-level_zero:0"]
-
-# Real devices that `make test-gpu` names.
-REAL = [name for name in os.environ.get("TACK_MEMORY_TEST_DEVICES", "").split(",") if name]
-
 if "tack_memory" not in sys.modules:
-    for name in [name for name in os.environ if name.startswith("TACK_MEMORY_") and not name.endswith("_LIBRARY")]:
+    for name in [name for name in os.environ if name.startswith("TACK_MEMORY_") and not name.endswith(("_LIBRARY", "_TEST_DEVICES"))]:
         del os.environ[name]
     os.environ.update(TACK_MEMORY_SIM=SIM, TACK_MEMORY_CHECK="1", TACK_MEMORY_AUTOINSTALL="0", TMSOFT_QUARANTINE="1")
 
 from collections.abc import Generator, Iterator  # noqa: E402
 
 import pytest  # noqa: E402
-from support import MIB, SoftDriver, books_of, opened_devices, settle  # noqa: E402
+from support import MIB, REAL, SIMULATED, SoftDriver, books_of, opened_devices, settle  # noqa: E402
 
 import tack_memory  # noqa: E402
 from tack_memory._control import call as call_go  # noqa: E402
@@ -87,10 +81,16 @@ def any_device(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(params=SIMULATED)
+def steered(request: pytest.FixtureRequest) -> str:
+    """A simulated device whose software driver the test steers (`soft`)."""
+    return str(request.param)
+
+
 @pytest.fixture
-def soft() -> Iterator[SoftDriver]:
-    """The software driver's controls; what a test sets is undone."""
-    driver = SoftDriver()
+def soft(request: pytest.FixtureRequest) -> Iterator[SoftDriver]:
+    """The controls of a software driver, that of `steered` or of sim:0; what a test sets is undone."""
+    driver = SoftDriver(request.getfixturevalue("steered") if "steered" in request.fixturenames else "sim:0")
     yield driver
     driver.restore()
 

@@ -8,14 +8,28 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tack_memory
 from tack_memory import _devices
+from tack_memory._settings import SWITCHES
 from tack_memory.hosts import sim_library
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+SIMULATED = ["sim:0", "sim-hip:0", "sim-level_zero:0"]
+"""The vendors' backends over their software drivers."""
+
+REAL = [name for name in os.environ.get("TACK_MEMORY_TEST_DEVICES", "").split(",") if name]
+"""Real devices that `make test-gpu` names."""
+
+NO_GPU = {name: "/nonexistent/library.so" for name in SWITCHES if name.endswith("_LIBRARY")}
+"""An environment in which no vendor's library is found, whatever the machine has."""
 
 
 class SoftDriver:
@@ -47,6 +61,13 @@ class SoftDriver:
             raise ValueError(f"the software driver has no function {function}")
         self._failing.add(function)
 
+    def live(self) -> int:
+        """Blocks that clients have in the driver, once all that they gave back is back.
+
+        Deferred frees (Level Zero) end on a thread of the driver's, which on a busy machine may come late, and no call waits for them."""
+        wait_until(lambda: self.get("deferred") == 0, "the driver still keeps memory that was freed")
+        return self.get("live")
+
     def calls(self, function: str) -> int:
         return int(self._library.tmsoft_calls(function.encode()))
 
@@ -56,6 +77,15 @@ class SoftDriver:
             self._library.tmsoft_fail(function.encode(), 0, 0)
         for key, value in self._before.items():
             self._library.tmsoft_set(key.encode(), value)
+
+
+def wait_until(condition: Callable[[], bool], otherwise: str, limit: float = 60) -> None:
+    """Wait for what another thread does. The limit is for a broken program: no machine is so busy."""
+    end = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"{otherwise}, after {limit:g} s")
+        time.sleep(0.001)
 
 
 HOW = {"cuda": "cuMemAllocAsync", "hip": "hipMallocAsync", "level_zero": "zeMemAllocDevice"}

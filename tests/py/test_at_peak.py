@@ -222,12 +222,19 @@ def test_random_work_agrees_with_a_plain_model(any_device: str, seed: int) -> No
 
 def test_under_a_budget_in_many_threads_it_always_adds_up(device: str) -> None:
     failures: list[BaseException] = []
-    seen: list[int] = []
+    together: list[set[str | None]] = []
+    barrier = threading.Barrier(6)
 
     def work(number: int) -> None:
         choose = random.Random(number)
         live: list[tack_memory.Buffer] = []
         try:
+            live.append(tack_memory.allocate(64 * KIB, device, label=f"of {number}"))
+            barrier.wait()  # now all six have something, which fits together
+            with memory_peak(device) as peak:
+                tack_memory.allocate(KIB, device).free()
+            together.append({label for label, _, _, _ in rows(peak)})
+            barrier.wait()
             for _ in range(40):
                 with memory_peak(device) as peak:
                     for _ in range(choose.randrange(6)):
@@ -237,10 +244,13 @@ def test_under_a_budget_in_many_threads_it_always_adds_up(device: str) -> None:
                         if choose.random() < 0.3:
                             with tack_memory.launch(choose.choice(live)):
                                 pass
-                seen.append(len(rows(peak)))
+                rows(peak)
+            barrier.wait()  # what all of them keep is more than the budget
         except BaseException as error:
             failures.append(error)
+            barrier.abort()
 
+    before = tack_memory.memory_info(device).spill_count
     with tack_memory.memory_budget(8 * MIB, device):
         threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
         for thread in threads:
@@ -249,7 +259,8 @@ def test_under_a_budget_in_many_threads_it_always_adds_up(device: str) -> None:
             thread.join()
         if failures:
             raise failures[0]
-    assert tack_memory.memory_info(device).spill_count > 0 and max(seen) >= 6
+    assert tack_memory.memory_info(device).spill_count > before
+    assert len(together) == 6 and all({f"of {number}" for number in range(6)} <= labels for labels in together)
 
 
 def test_one_scope_read_and_left_by_several_threads(any_device: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import inspect
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy
@@ -112,6 +113,7 @@ BAD: dict[str, list[Wrong]] = {
     "buffers": BUFFERS,
     "arrays": BUFFERS,
     "how": [("malloc", ValueError), ("", ValueError), (5, TypeError), (None, TypeError), (b"cuMemAlloc", TypeError)],
+    "into": [(5, TypeError), ({}, TypeError), ((), TypeError), (({}, 5), TypeError), ((5, "place"), TypeError), (["x", "y"], TypeError)],
     "reserved": [(5, TypeError), ("token", TypeError), (object(), TypeError)],
     "capacity": [(0, ValueError), (-1, ValueError), (2**40, ValueError), (1.5, TypeError), ("many", TypeError), (True, TypeError), (None, TypeError)],
     "mode": [("everything", ValueError), ("", ValueError), (5, TypeError), (None, TypeError), (True, TypeError)],
@@ -128,8 +130,6 @@ BAD_IN: dict[tuple[str, str], list[Wrong]] = {
     ("wrap", "nbytes"): [wrong for wrong in NO_DEFAULT_SIZE if not isinstance(wrong[0], str)],
     ("set_memory_budget", "size"): [*SIZES, (0, ValueError), ("0 GiB", ValueError)],
     ("label", "name"): [wrong for wrong in TEXTS if wrong[0] != "\ud800"],
-    ("install", "simulate"): [("2G", ValueError), (-1, ValueError)],
-    ("install", "simulate_capacity"): [("2G", ValueError), (-1, ValueError)],
 }
 for kind in ("Buffer", "BufferView"):
     BAD_IN |= {
@@ -170,8 +170,16 @@ CALLS: dict[str, Callable[[Bench], Case]] = {
     "adopt": lambda b: Case(
         tack_memory.adopt,
         {
-            "ptr": address(b), "nbytes": KIB, "device": DEVICE, "how": "cuMemAllocAsync", "stream": 0, "reserved": b.reserved, "movable": False,
-            "reason": "MPI", "label": "x",
+            "ptr": address(b),
+            "nbytes": KIB,
+            "device": DEVICE,
+            "how": "cuMemAllocAsync",
+            "stream": 0,
+            "reserved": b.reserved,
+            "movable": False,
+            "reason": "MPI",
+            "label": "x",
+            "into": ({}, "place"),
         },
     ),  # fmt: skip
     "wrap": lambda b: Case(tack_memory.wrap, {"ptr": b.elsewhere.device_ptr, "nbytes": 64, "device": DEVICE, "owner": None}),
@@ -297,9 +305,11 @@ def run(case: Case, arguments: dict[str, Any]) -> Any:
     for name, parameter in inspect.signature(case.function).parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
             args.extend(arguments[name])
-        elif parameter.kind is parameter.POSITIONAL_ONLY or any(
-            later.kind is later.VAR_POSITIONAL for later in inspect.signature(case.function).parameters.values()
-        ) and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+        elif (
+            parameter.kind is parameter.POSITIONAL_ONLY
+            or any(later.kind is later.VAR_POSITIONAL for later in inspect.signature(case.function).parameters.values())
+            and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        ):
             args.append(arguments[name])
         else:
             kwargs[name] = arguments[name]
@@ -367,7 +377,24 @@ def test_unknown_keywords_and_too_many_arguments_are_type_errors(name: str) -> N
     release_adopted(name, case)
 
 
-@pytest.mark.parametrize(("function", "arguments"), [("install", ["host", "simulate", "simulate_capacity"]), ("uninstall", ["host"])])
+SIMULATED_BY: dict[str, list[Wrong]] = {
+    "simulate": [*SIZES, ("50%", ValueError)],
+    "simulate_capacity": [*SIZES, ("50%", ValueError), (0, ValueError)],
+    "simulate_addresses": [("old", ValueError), ("", ValueError), (1, ValueError), (b"fresh", ValueError)],
+}
+
+
+@pytest.mark.parametrize("argument", SIMULATED_BY)
+def test_wrong_ways_to_simulate_are_refused(argument: str) -> None:
+    host = ModuleType("host")  # what is wrong with it would come later
+    more = {"simulate": "64 KiB"} if argument == "simulate_addresses" else {}
+    for wrong, expected in SIMULATED_BY[argument]:
+        with pytest.raises(expected):
+            tack_memory.install(host, **{argument: wrong}, **more)  # type: ignore[arg-type]
+    assert tack_memory._hosts.registered() == []
+
+
+@pytest.mark.parametrize(("function", "arguments"), [("install", ["host", *SIMULATED_BY]), ("uninstall", ["host"])])
 def test_wrong_hosts_are_refused(function: str, arguments: list[str]) -> None:
     call_ = getattr(tack_memory, function)
     assert list(inspect.signature(call_).parameters) == arguments

@@ -6,10 +6,11 @@ import warnings
 from typing import Any
 
 import pytest
-from support import KIB, MIB, contents, filled, pattern, run_python
+from support import KIB, MIB, contents, filled, how_of, pattern, run_python
 
 import tack_memory
 from tack_memory import DeviceMemoryError, get_memory_budget, memory_budget, memory_info, set_memory_budget
+from tack_memory._native import _fast
 
 
 def test_setting_returns_the_one_before(any_device: str) -> None:
@@ -160,6 +161,35 @@ def enter(*buffers: tack_memory.Buffer) -> None:
         pass
 
 
+def test_a_strict_one_refuses_to_adopt_and_the_caller_keeps_the_memory(device: str) -> None:
+    how, sizes = how_of(device), {"budget": 2 * MIB, "too_large": 4 * MIB + 1}
+    theirs = {reason: _fast.disown(filled(nbytes, device, 7)) for reason, nbytes in sizes.items()}
+    with memory_budget(4 * MIB, device, strict=True):
+        mine = filled(3 * MIB, device)
+
+        def refused(reason: str) -> None:
+            before = memory_info(device)
+            with pytest.raises(DeviceMemoryError) as caught:
+                tack_memory.adopt(theirs[reason], sizes[reason], device, how=how)
+            assert (caught.value.reason, caught.value.requested, caught.value.budget) == (reason, sizes[reason], 4 * MIB)
+            after = memory_info(device)
+            assert (after.in_use, after.spilled, after.reserved, after.pending_free) == (before.in_use, before.spilled, 0, before.pending_free)
+            assert (after.spill_count, after.over_budget_count) == (before.spill_count, before.over_budget_count)
+            assert after.driver_allocated == before.driver_allocated
+            wrapped = tack_memory.wrap(theirs[reason], sizes[reason], device, owner=theirs)
+            assert contents(wrapped) == pattern(sizes[reason], 7), "it is the caller's, and as it was"
+
+        refused("too_large")
+        assert not mine.is_spilled, "refused before anything moves"
+        with mine.hold("kept"):
+            refused("budget")
+        assert mine.holds == {} and not mine.is_spilled
+        adopted = tack_memory.adopt(theirs["budget"], 2 * MIB, device, how=how)
+        assert mine.is_spilled and memory_info(device).in_use == 2 * MIB and contents(adopted) == pattern(2 * MIB, 7)
+        assert contents(mine) == pattern(3 * MIB)
+    tack_memory.adopt(theirs["too_large"], sizes["too_large"], device, how=how).free()
+
+
 def test_a_launch_that_a_strict_one_refuses_holds_nothing(device: str) -> None:
     with memory_budget(4 * MIB, device, strict=True):
         buffers = [filled(2 * MIB, device, seed) for seed in range(3)]
@@ -273,3 +303,24 @@ def test_ctrl_c_at_the_end_of_entering_leaves_no_budget(device: str, monkeypatch
     with pytest.raises(KeyboardInterrupt), tack_memory.memory_budget("3 MiB", device):
         raise AssertionError("not entered")
     assert real(device) is None
+
+
+def test_nothing_is_a_budget_inside_the_package(device: str) -> None:
+    """A simulated device may be given one of 0 bytes, which everything that is not in use is spilled under; the public function refuses it."""
+    assert _fast.set_memory_budget(0, device) is None
+    try:
+        assert (get_memory_budget(device), memory_info(device).budget) == (0, 0)
+        first, second = filled(MIB, device, 1), filled(MIB, device, 2)
+        assert [first.state, second.state] == ["spilled", "resident"]
+        with tack_memory.launch(first, second):
+            assert [first.state, second.state] == ["resident", "resident"]
+            assert memory_info(device).over_budget == 2 * MIB and "budget 0 B" in repr(memory_info(device))
+        third = tack_memory.allocate(MIB, device)
+        assert [first.state, second.state, third.state] == ["spilled", "spilled", "resident"]
+        with memory_budget(8 * MIB, device):
+            first.restore()
+            assert third.state == "resident"
+        assert get_memory_budget(device) == 0 and third.state == "spilled"
+        assert contents(first) == pattern(MIB, 1) and contents(second) == pattern(MIB, 2)
+    finally:
+        assert _fast.set_memory_budget(None, device) == 0

@@ -233,9 +233,9 @@ def test_spilling_frees_and_restoring_brings_back(device: str) -> None:
     assert contents(buffer) == pattern(MIB)
 
 
-def test_a_restore_at_another_address_is_seen_by_every_later_use(soft: Any) -> None:
+def test_a_restore_at_another_address_is_seen_by_every_later_use(steered: str, soft: Any) -> None:
     """Freed addresses are never used again here, so the address is another one."""
-    buffer = filled(MIB, "sim:0")
+    buffer = filled(MIB, steered)
     view = buffer.view(100, 50)
     before = buffer.device_ptr
     assert view.device_ptr == before + 100
@@ -406,13 +406,13 @@ def test_dropping_the_last_reference_frees(any_device: str) -> None:
     assert memory_info(any_device).in_use == 0
 
 
-def test_pending_frees_come_back_after_a_synchronize(soft: Any) -> None:
+def test_pending_frees_come_back_after_a_synchronize(steered: str, soft: Any) -> None:
     soft.set("delay_us", 2000)
-    buffers = [allocate(MIB, "sim:0") for _ in range(8)]
+    buffers = [allocate(MIB, steered) for _ in range(8)]
     buffers.clear()
-    assert memory_info("sim:0").in_use == 0, "the books fall when the program lets go, not when the driver is done"
-    tack_memory.synchronize("sim:0")
-    info = memory_info("sim:0")
+    assert memory_info(steered).in_use == 0, "the books fall when the program lets go, not when the driver is done"
+    tack_memory.synchronize(steered)
+    info = memory_info(steered)
     assert info.pending_free == 0
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from support import run_python
+from support import NO_GPU, run_python
 
 from tack_memory._native import sim_library_path
 from tack_memory._settings import SWITCHES
 
 SOFTDRIVER = Path(__file__).resolve().parents[2] / "backends" / "softdriver"
-NO_GPU = {name: "/nonexistent/library.so" for name in SWITCHES if name.endswith("_LIBRARY")}
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -105,13 +104,25 @@ def test_doctor_tells_vendors_devices_spilling_and_switches() -> None:
     assert done.returncode == 0 and "asked for and not usable" not in text
 
 
+def test_doctor_tells_a_budget_that_is_for_no_device() -> None:
+    environment = {**NO_GPU, "TACK_MEMORY_BUDGET": "sim:0=1MiB,sim:7=1MiB,hip:3=1GiB"}
+    code, told = doctor("sim:0", **environment)
+    assert (code, list(told["budgets_for_nothing"])) == (0, ["sim:7", "hip:3"])
+    text = run("doctor", **environment).stdout
+    assert (
+        "    the budget of sim:7 is for nothing: there are only sim:0, sim:1\n    the budget of hip:3 is for nothing: no usable library; tried /nonexistent"
+        in text
+    )
+    assert doctor(TACK_MEMORY_BUDGET="8 GiB")[1]["budgets_for_nothing"] == {}
+
+
 @each_vendor
 def test_doctor_says_that_a_library_is_not_there_and_how_to_get_it(v: Vendor) -> None:
-    """Where the linker finds none; on a machine with a driver there is nothing to see."""
+    """Where the linker finds none."""
     _, told = doctor("cpu", **{v.switch: ""})
     found = vendor(told, v.kind)
     if found["loaded"]:
-        pytest.skip("this machine has the vendor's library")
+        pytest.skip(f"needs a machine without a {v.kind} library, as CI's is; here the linker finds {found['library']}")
     assert (found["library"], found["named_by"], found["usable"], found["devices"]) == (None, None, False, [])
     assert "there" in found["why"] and v.no_library in found["advice"]
 
@@ -274,6 +285,22 @@ def test_help_has_examples_and_exit_codes() -> None:
 def test_wrong_arguments_are_exit_code_2() -> None:
     for arguments in ([], ["nonsense"], ["info", "--nonsense"]):
         assert run(*arguments).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["info"], ["doctor"], ["doctor", "--json"], ["--version"]])
+def test_a_switch_of_a_wrong_form_is_a_line_and_exit_code_2(arguments: list[str]) -> None:
+    done = run(*arguments, TACK_MEMORY_HOST_LIMIT="bogus")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("tack_memory: TACK_MEMORY_HOST_LIMIT: 'bogus' is not a size")
+
+
+def test_another_program_gets_the_error_of_a_switch_as_an_exception(tmp_path: Path) -> None:
+    (tmp_path / "tack_memory_user.py").write_text("try:\n    import tack_memory\nexcept ValueError as error:\n    print('caught', error)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TACK_MEMORY_POOLS": "some"}
+    for start in (["-m", "tack_memory_user"], [str(tmp_path / "tack_memory_user.py")], ["-c", "import tack_memory_user"]):
+        done = subprocess.run([sys.executable, *start], env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.stdout == "caught TACK_MEMORY_POOLS=some: must be 1 or 0\n", done.stderr
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

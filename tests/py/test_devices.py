@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
-from support import run_python
+from support import NO_GPU, SIMULATED, run_python
 
 import tack_memory
 from tack_memory import _hosts
@@ -94,7 +94,28 @@ UNKNOWN = ["", "gpu", "sim:2", "sim:x", "SIM:0", "sim:-1", "sim: 0", "cuda:77", 
 def test_an_unknown_device_is_a_value_error_that_lists_the_known_ones(device: Any) -> None:
     with pytest.raises(ValueError, match=r"known devices: .*cpu") as error:
         tack_memory.memory_info(device)
-    assert "sim:0" in str(error.value)
+    for name in SIMULATED:
+        assert name in str(error.value), "each simulated device is told, named before or not"
+
+
+def test_the_known_devices_are_all_told_whichever_were_used() -> None:
+    done = run_python(
+        """
+        import tack_memory as tm
+        for name in ("sim-hip:0", "sim:0"):
+            tm.memory_info(name)
+            try:
+                tm.memory_info("nonsense")
+            except ValueError as error:
+                print(str(error).partition("known devices: ")[2])
+        """,
+        TACK_MEMORY_SIM="",
+        **NO_GPU,
+    )
+    assert done.stdout.splitlines() == [
+        "cpu, sim-hip:0; simulated, only when named: sim:0, sim-level_zero:0",
+        "cpu, sim:0, sim-hip:0; simulated, only when named: sim-level_zero:0",
+    ], done.stderr
 
 
 @pytest.mark.parametrize("device", [True, False, 0.0, b"sim:0", ["sim:0"], object(), numpy.float32(0)])
@@ -135,9 +156,6 @@ def script(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-NO_GPU = {f"TACK_MEMORY_{kind}_LIBRARY": "/nonexistent/library.so" for kind in ("CUDA", "HIP", "LEVEL_ZERO")}
-
-
 def test_without_a_host_and_without_a_gpu_the_default_is_the_cpu() -> None:
     assert script("import tack_memory as tm; print(tm.memory_info().device, tm.allocate(1).device)", TACK_MEMORY_SIM="", **NO_GPU) == "cpu cpu"
 
@@ -164,12 +182,20 @@ def test_a_cuda_device_that_works_comes_first() -> None:
     assert script(code, **environment) == "cuda:0 cuda:1 cuda:0 cuda:0 cuda:1 cpu"
 
 
-def test_asking_about_an_unused_device_creates_no_context() -> None:
-    code = """
+CONTEXTS = {
+    "sim": ("cuDevicePrimaryCtxRetain", "cuCtxCreate_v2", "cuMemGetInfo_v2"),
+    "sim-hip": ("hipMemGetInfo", "hipStreamCreateWithFlags", "hipMallocAsync", "hipMalloc"),
+    "sim-level_zero": ("zeContextCreate", "zeCommandListCreateImmediate"),
+}
+"""The calls that make a context. HIP has none of its own for that: those of ours that do so by the way."""
+
+
+def test_asking_about_an_unused_device_creates_no_context(simulated: str) -> None:
+    code = f"""
         import tack_memory as tm
         from support import SoftDriver
         soft = SoftDriver()
-        contexts = lambda: soft.calls("cuDevicePrimaryCtxRetain") + soft.calls("cuCtxCreate_v2")
+        contexts = lambda: sum(map(soft.calls, {CONTEXTS[simulated]}))
         info = tm.memory_info("sim:0")
         tm.devices(), tm.memory_report("sim:0"), tm.set_memory_budget("1 MiB", "sim:0"), tm.reset_peak_memory("sim:0")
         with tm.memory_peak("sim:0"):
@@ -178,7 +204,8 @@ def test_asking_about_an_unused_device_creates_no_context() -> None:
         buffer = tm.allocate(1, "sim:0")
         print(tm.memory_info("sim:0").device_free is None, contexts() > 0)
         """
-    assert script(code).splitlines() == [f"None {256 << 20} 0", "False True"]
+    free = 256 << 20 if simulated == "sim-level_zero" else None  # which tells it without a context
+    assert script(code, simulated=simulated).splitlines() == [f"{free} {256 << 20} 0", "False True"]
 
 
 def test_a_budget_that_cannot_be_had_is_asked_for_again_by_the_next_use() -> None:

@@ -118,15 +118,23 @@ def test_its_text_says_what_was_asked_what_is_held_and_what_to_try(device: str) 
         assert part in text, f"{part!r} is missing in:\n{text}"
 
 
-def test_its_text_tells_what_is_exported_and_what_is_not_ours(soft: Any) -> None:
+def test_its_text_tells_what_is_exported_and_what_is_not_ours(steered: str, soft: Any) -> None:
     soft.set("taken", 100 * MIB)  # another process
-    exported = tack_memory.allocate(150 * MIB, "sim:0", zero=False).export("dlpack")
+    exported = tack_memory.allocate(150 * MIB, steered, zero=False).export("dlpack")
     with pytest.raises(DeviceMemoryError) as caught:
-        tack_memory.allocate(20 * MIB, "sim:0")
+        tack_memory.allocate(20 * MIB, steered)
     text = str(caught.value)
     for part in ("tracked: 150 MiB", "150 MiB (export: dlpack)", "not ours: 100 MiB", "drop exported arrays"):
         assert part in text, f"{part!r} is missing in:\n{text}"
     del exported
+
+
+def test_the_cause_that_level_zero_has_no_room_is_in_the_units_of_the_rest() -> None:
+    """Its driver would give more than there is, so this refusal is our own, in our words."""
+    kept = tack_memory.allocate(200 * MIB, "sim-level_zero:0", zero=False)
+    with kept.hold(), pytest.raises(DeviceMemoryError) as caught:
+        tack_memory.allocate(100 * MIB, "sim-level_zero:0")
+    assert caught.value.cause is not None and "there is room for 56 MiB; 100 MiB wanted" in caught.value.cause
 
 
 def test_it_can_be_pickled_and_copied(device: str) -> None:

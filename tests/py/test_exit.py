@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import textwrap
+from pathlib import Path
 
 from support import run_python
 
@@ -47,3 +50,69 @@ def test_an_exit_by_an_exception_and_by_sys_exit(simulated: str) -> None:
         done = run_python(textwrap.dedent(SCRIPT) + ending, timeout=60, simulated=simulated)
         assert done.returncode == code, done.stderr
         assert "Fatal" not in done.stderr and "panic" not in done.stderr
+
+
+AFTER_THE_END = """
+    #include <stdlib.h>
+    #include <unistd.h>
+    #include <time.h>
+
+    static unsigned long (*calls)(const char *);
+
+    static void look(void)
+    {
+        unsigned long before = calls("*");
+        struct timespec second = {0, 600000000L};
+        nanosleep(&second, NULL);
+        if (calls("*") != before) _exit(42);
+    }
+
+    void arm(void *function)
+    {
+        calls = (unsigned long (*)(const char *))function;
+        atexit(look);
+    }
+    """
+
+
+def test_no_driver_is_called_once_python_has_ended(simulated: str, tmp_path: Path) -> None:
+    """The process's exit handlers run then, and the vendor's library takes itself down. Here one of them counts the calls of the driver, while what the
+    program dropped last still waits for the device."""
+    (tmp_path / "after.c").write_text(AFTER_THE_END)
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", "-o", tmp_path / "after.so", tmp_path / "after.c"], check=True)
+    script = f"""
+        import ctypes
+        import tack_memory as tm
+        from tack_memory.hosts import sim_library
+
+        device = "{simulated}:0"
+        buffer = tm.allocate(1 << 20, device)
+        tm.synchronize(device)
+        driver = ctypes.CDLL(sim_library(device))
+        driver.tmsoft_set.argtypes = [ctypes.c_char_p, ctypes.c_longlong]
+        driver.tmsoft_set(b"delay_us", 400_000)  # what is queued takes longer than Python's end
+        buffer.fill(1)
+        ctypes.CDLL({str(tmp_path / "after.so")!r}).arm(ctypes.cast(driver.tmsoft_calls, ctypes.c_void_p))
+        del buffer
+        """
+    done = run_python(script, timeout=60, simulated=simulated, TACK_MEMORY_POOLS="0")
+    assert (done.returncode, done.stderr) == (0, ""), "42: the driver was called"
+
+
+def test_python_without_room_for_one_more_function_at_its_end(simulated: str) -> None:
+    """Other modules took all of its places. The program works; who looks into its exit finds a word in the log."""
+    done = run_python(
+        """
+        import ctypes
+        harmless = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p)
+        while ctypes.pythonapi.Py_AtExit(harmless) == 0:
+            pass
+        import tack_memory
+        buffer = tack_memory.allocate(4096, "sim:0")
+        print(buffer.state)
+        del buffer
+        """,
+        simulated=simulated,
+    )
+    assert (done.returncode, done.stdout) == (0, "resident\n"), done.stderr
+    assert "Py_AtExit" in done.stderr

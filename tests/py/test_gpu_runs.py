@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import NO_GPU
 
 from tack_memory._native import sim_library_path
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_GPU = {f"TACK_MEMORY_{vendor}_LIBRARY": "/nonexistent/library.so" for vendor in ("CUDA", "HIP", "LEVEL_ZERO")}
 
 
 def run(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Memory that a host framework allocates and frees by itself, on devices that never spill: it is counted, and nothing else."""
+"""Memory that a host framework allocates and frees by itself: it is counted, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 import tack_memory
 from tack_memory import memory_info
+from tack_memory._native import _fast
 
 NBYTES = 1 << 20
 
@@ -41,9 +42,17 @@ def test_what_is_counted_already_is_not_counted_again() -> None:
     buffer.free()
 
 
-def test_a_device_that_spills_refuses_it() -> None:
-    own = tack_memory.allocate(NBYTES, "sim:0")
+def test_a_device_that_spills_takes_what_never_moves() -> None:
     before = memory_info("sim:0")
-    with pytest.raises(ValueError, match="host framework"):
-        tack_memory.adopt(own.device_ptr + (1 << 40), NBYTES, "sim:0", how="host")
-    assert memory_info("sim:0") == before
+    pointer = _fast.disown(tack_memory.allocate(NBYTES, "sim:0"))  # somebody else's now
+    with pytest.raises(ValueError, match="movable=False"):
+        tack_memory.adopt(pointer, NBYTES, "sim:0", how="host")
+    assert memory_info("sim:0").in_use == before.in_use
+    buffer = tack_memory.adopt(pointer, NBYTES, "sim:0", how="host", movable=False, reason="exportable")
+    assert memory_info("sim:0").in_use == before.in_use + NBYTES
+    assert buffer.spill() == 0 and buffer.holds == {"unmovable: exportable": 1}
+    buffer.copy_from_host(b"mine")
+    buffer.free()
+    assert memory_info("sim:0").in_use == before.in_use
+    again = tack_memory.adopt(pointer, NBYTES, "sim:0", how="cuMemAllocAsync")  # it was not freed: whoever has it still can
+    assert bytes(again.copy_to_host(nbytes=4)) == b"mine"

@@ -116,9 +116,9 @@ def test_a_launch_that_is_dropped_lets_go(device: str) -> None:
     assert buffer.spill() == KIB
 
 
-def test_a_spill_right_after_a_launch_has_its_result(soft: Any) -> None:
+def test_a_spill_right_after_a_launch_has_its_result(steered: str, soft: Any) -> None:
     """Queued work is waited for, and memory is released in the order of the stream."""
-    source, target = filled(MIB, "sim:0", 2), allocate(MIB, "sim:0")
+    source, target = filled(MIB, steered, 2), allocate(MIB, steered)
     soft.set("delay_us", 20_000)
     with launch(source, target):
         target.copy_from(source)  # asynchronous work on the device's stream
@@ -126,11 +126,11 @@ def test_a_spill_right_after_a_launch_has_its_result(soft: Any) -> None:
     assert contents(target) == pattern(MIB, 2)
 
 
-def test_a_kernel_that_writes_through_its_pointers(soft: Any) -> None:
-    buffers = [filled(KIB, "sim:0", seed) for seed in range(3)]
+def test_a_kernel_that_writes_through_its_pointers(steered: str, soft: Any) -> None:
+    buffers = [filled(KIB, steered, seed) for seed in range(3)]
     tack_memory.spill(*buffers)
     with launch(*buffers) as pointers:
-        tack_memory.synchronize("sim:0")
+        tack_memory.synchronize(steered)
         for place, pointer in enumerate(pointers):
             assert read(pointer, KIB) == pattern(KIB, place)
             write(pointer, pattern(KIB, place + 10))

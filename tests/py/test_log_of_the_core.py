@@ -62,12 +62,16 @@ def test_a_handler_may_use_the_package_and_its_errors_are_its_own(monkeypatch: p
 LOSE = """
     import os, sys, time
     import tack_memory as tm
+    from support import SoftDriver, wait_until
     from tack_memory import _logging
     from tack_memory._native import _fast
+    soft = SoftDriver()
     def lose():
+        frees = soft.calls("cuMemFreeAsync")
         buffer = tm.adopt(1 << 40, 64, "sim:0", how="cuMemAllocAsync")
         del buffer
-        time.sleep(0.3)  # the drainer frees it in the background, and no call brings word of it
+        wait_until(lambda: soft.calls("cuMemFreeAsync") > frees, "the drainer frees nothing")  # in the background: no call brings word of it
+        time.sleep(0.05)  # for the message of it; without one these tests would pass, and show nothing
     """
 
 

@@ -198,6 +198,15 @@ def clean_environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PYTHONPATH", "PYTHONMALLOC") and not k.startswith(("TACK_MEMORY_", "TMSOFT_"))}
 
 
+@pytest.mark.parametrize("hook", ["get_requires_for_build_wheel", "get_requires_for_build_editable"])
+def test_a_python_that_is_too_old_is_refused_before_anything_is_built(hook: str) -> None:
+    script = f"import sys; import backend; print(backend.{hook}()); sys.version_info = (3, 10, 13, 'final', 0); print(backend.{hook}())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "buildsystem")}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    assert len(done.stdout.splitlines()) == 1, "this one is new enough"
+    assert done.returncode == 1 and "tack-memory: needs Python 3.11 or newer, and " in done.stderr and done.stderr.endswith(" is 3.10\n")
+
+
 def test_wheel_contents(wheel: Path) -> None:
     """Everything that the checkout's package has, and nothing that does not belong."""
     with zipfile.ZipFile(wheel) as archive:
@@ -206,7 +215,8 @@ def test_wheel_contents(wheel: Path) -> None:
         tags = email.message_from_bytes(archive.read(next(n for n in names if n.endswith(".dist-info/WHEEL"))))
     package = {n for n in names if ".dist-info/" not in n}
     python = ROOT / "python"
-    sources = {str(f.relative_to(python)) for kind in ("*.py", "*.pyi", "py.typed") for f in (python / "tack_memory").rglob(kind)}
+    sources = {f.name for f in python.glob("*.py")}
+    sources |= {str(f.relative_to(python)) for kind in ("*.py", "*.pyi", "py.typed") for f in (python / "tack_memory").rglob(kind)}
     extension = f"tack_memory/_native/_tm{__import__('sysconfig').get_config_var('EXT_SUFFIX')}"
     assert {"tack_memory/py.typed", "tack_memory/_native/_fast.pyi", "tack_memory/_native/bindings.py"} <= package
     assert package == sources | {extension} | {f"tack_memory/_native/{name}" for name in SIM_LIBRARIES.values()}
@@ -239,3 +249,21 @@ for device in ("sim:0", "sim-hip:0", "sim-level_zero:0"):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(2**20)] * 3
+
+
+def test_the_wheel_brings_the_pytest_plug_in(wheel: Path, tmp_path: Path) -> None:
+    """Also where tack_memory is imported before pytest, as in a notebook, and warnings are errors."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    (tmp_path / "test_it.py").write_text("def test_it(): ...\n")
+    script = """
+import sys, tack_memory, pytest
+code = pytest.main(["-W", "error", "-p", "no:cacheprovider", "--device-memory-simulate", "64 KiB", "test_it.py"])
+print(tack_memory.__file__, sys.modules["_tack_memory_pytest"].__file__)
+sys.exit(code)
+"""
+    environment = {**clean_environment(), "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "device memory: nothing was simulated" in done.stdout and "1 passed" in done.stdout
+    assert done.stdout.split()[-2:] == [str(tmp_path / "site" / "tack_memory" / "__init__.py"), str(tmp_path / "site" / "_tack_memory_pytest.py")]

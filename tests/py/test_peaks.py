@@ -273,15 +273,15 @@ def test_64_threads_racing_find_at_least_every_quiescent_sum(device: str) -> Non
     assert peak.bytes == 64 * 64 * KIB == tack_memory.memory_info(device).peak
 
 
-def test_the_peak_is_the_same_in_100_runs_under_random_delays(soft: Any) -> None:
+def test_the_peak_is_the_same_in_100_runs_under_random_delays(steered: str, soft: Any) -> None:
     soft.set("jitter_us", 50)
     peaks = set()
     for _ in range(100):
-        with memory_peak("sim:0") as peak:
-            first = tack_memory.allocate(96 * KIB, "sim:0")
-            second = tack_memory.allocate(64 * KIB, "sim:0")
+        with memory_peak(steered) as peak:
+            first = tack_memory.allocate(96 * KIB, steered)
+            second = tack_memory.allocate(64 * KIB, steered)
             first.free()
-            third = tack_memory.allocate(80 * KIB, "sim:0")
+            third = tack_memory.allocate(80 * KIB, steered)
             second.copy_from(third, nbytes=KIB)
             del second, third
         peaks.add((peak.bytes, peak.own, peak.end))

@@ -11,6 +11,7 @@ from tack_memory._settings import SWITCHES, Settings, parse_device_name
 def test_nothing_set_means_the_defaults() -> None:
     settings = Settings({})
     assert settings.autoinstall and not settings.check
+    assert settings.simulate_addresses == "fresh"
     assert settings.log is settings.budget is settings.host_limit is settings.sim is None
     assert settings.budgets == {}
 
@@ -66,6 +67,7 @@ WRONG = [
     ("TACK_MEMORY_SIM", "1"),
     ("TACK_MEMORY_SIM", "64 MiB,1023 KiB"),
     ("TACK_MEMORY_POOLS", "some"),
+    ("TACK_MEMORY_SIMULATE_ADDRESSES", "stale"),
     ("TACK_MEMORY_SIM", "64 MiB,,64 MiB"),
     ("TACK_MEMORY_SIM", "64 MiB,2G"),
 ]
@@ -83,6 +85,16 @@ def test_the_syntax_is_checked_at_import() -> None:
     assert "ValueError: TACK_MEMORY_BUDGET=8 Gib?" in done.stderr
 
 
+def test_what_advises_a_form_that_is_refused_there_is_no_advice() -> None:
+    for name in ("TACK_MEMORY_HOST_LIMIT", "TACK_MEMORY_SIM"):
+        with pytest.raises(ValueError, match=name) as refused:
+            Settings({name: "bogus"})
+        advised = [word for word in str(refused.value).replace(";", "").split('"')[1::2]]
+        assert advised
+        for text in advised:
+            Settings({name: text})
+
+
 def test_a_budget_of_the_environment_counts_from_the_first_use_and_a_call_overrides_it() -> None:
     done = run_python(
         """
@@ -94,6 +106,23 @@ def test_a_budget_of_the_environment_counts_from_the_first_use_and_a_call_overri
         TACK_MEMORY_BUDGET="4 MiB,sim:1=25%",
     )
     assert done.stdout.split() == ["4194304", "16777216", "False", "4194304", "3145728", "16777216", "None"], done.stderr
+
+
+@pytest.mark.parametrize("name", ["sim:0", "sim-cuda:0"])
+def test_a_device_may_be_named_either_way(name: str) -> None:
+    done = run_python('import tack_memory as tm; print(tm.get_memory_budget("sim:0"))', TACK_MEMORY_BUDGET=f"{name}=3 MiB")
+    assert (done.stdout, done.stderr) == (f"{3 << 20}\n", "")
+
+
+def test_a_budget_of_a_device_that_is_not_there_is_told_at_the_first_use() -> None:
+    script = "import tack_memory as tm; " + "; ".join(f'tm.memory_info("{name}")' for name in ("sim:1", "cpu", "sim-hip:0"))
+    done = run_python(script, TACK_MEMORY_BUDGET="sim:1=1MiB,sim:5=1MiB,cuda:77=8GiB,cuda=1GiB,cpu=1GiB,sim-hip:0=8 MiB,sim-hip:2=1GiB")
+    lines = sorted(line for line in done.stderr.splitlines() if "is for nothing" in line)
+    assert [line.partition(" is for nothing: ")[0] for line in lines] == [
+        f"TACK_MEMORY_BUDGET: the budget of {name}" for name in ("cuda:77", "sim-hip:2", "sim:5")
+    ]
+    assert lines[2].endswith("there are only sim:0, sim:1") and done.returncode == 0
+    assert "is for nothing" not in run_python(script, TACK_MEMORY_BUDGET="8GiB,cuda=8GiB,sim:1=1MiB").stderr
 
 
 def test_a_budget_of_the_environment_holds_for_the_first_allocation() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tack_memory._sizes import check_syntax, format_bytes, parse_size
+from tack_memory._sizes import format_bytes, parse_absolute_size, parse_size
 
 VALID = [
     (0, 0),
@@ -176,7 +176,12 @@ def test_bytes_for_people_are_in_iec_units(nbytes: int | None, text: str) -> Non
     assert format_bytes(nbytes) == text
 
 
-def test_a_percentage_can_be_ruled_out() -> None:
-    check_syntax("80%")
+def test_where_a_percentage_is_not_possible_none_is_advised() -> None:
+    assert parse_absolute_size(" 24 MiB") == 24 << 20
     with pytest.raises(ValueError, match="percentage is not possible"):
-        check_syntax("80%", percent=False)
+        parse_absolute_size("80 % ")
+    for text in INVALID:
+        with pytest.raises(ValueError, match="not a size|fraction of a byte|not possible") as refused:
+            parse_absolute_size(text)
+        advice = str(refused.value).removeprefix(repr(text))
+        assert "24 MiB" in advice and "80%" not in advice

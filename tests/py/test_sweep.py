@@ -74,7 +74,7 @@ def test_it_shows_a_table_a_picture_and_the_error(small: tuple[str, dict[str, An
     assert f"sweep on {result['device']} ({vendor} backend over the software {vendor} driver)" in text
     for word in ("ratio", "footprint", "restores", "moving", "DeviceMemoryError", "cannot move now", "try:", "byte for byte"):
         assert word in text
-    assert "launch" in result["error"]
+    assert "arrays of one launch x4" in result["error"] and "use fewer or smaller arrays in one launch" in result["error"]
     assert result["faults"] == []
     assert (folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
@@ -108,7 +108,14 @@ def test_wrong_options_are_told_at_once(arguments: tuple[str, str], told: str, t
 def test_help_needs_nothing() -> None:
     done = sweep("--help")
     assert done.returncode == 0
-    assert all(option in done.stdout for option in ("--cells", "--steps", "--device", "--budget"))
+    assert all(option in done.stdout for option in ("--cells", "--steps", "--device", "--budget", "arrays of one launch"))
+
+
+def test_a_budget_too_small_for_one_launch_is_told_as_what_it_is(tmp_path: Path) -> None:
+    done = sweep("--cells", "500", "--steps", "1", "--device", "sim:0", "--budget", "3%", "--output", str(tmp_path))
+    assert done.returncode == 1
+    (fault,) = json.loads((tmp_path / "result.json").read_text())["faults"]
+    assert fault.startswith("budget 3% of peak: went over the budget ") and fault.endswith("the arrays of one launch pass any budget")
 
 
 def test_different_results_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

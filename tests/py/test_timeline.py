@@ -76,7 +76,7 @@ def test_as_a_table(device: str, tmp_path: Path) -> None:
 
 
 def test_as_a_picture(device: str, tmp_path: Path) -> None:
-    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib, as in the extras demo and bench; the checkout's own environment has it")
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

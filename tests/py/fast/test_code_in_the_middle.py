@@ -130,7 +130,7 @@ def test_a_descriptor_that_can_only_be_set_does_not_store_a_pointer() -> None:
         pointer = _fast.PointerSlot("stored", lambda _, value: value)
 
     array = Array()
-    with pytest.raises(AttributeError, match="has no pointer"):
+    with pytest.raises(AttributeError, match="has no memory"):
         array.pointer  # noqa: B018
     array.pointer = 5
     assert array.pointer == 5

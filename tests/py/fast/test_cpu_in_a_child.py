@@ -110,6 +110,26 @@ def test_everything_that_the_cpu_offers() -> None:
             else:
                 raise AssertionError("2^62 bytes were had")
             assert tm._native._fast.forked()
+            # A budget holds as in the parent: a soft one is counted, a strict one refuses.
+            tm.set_memory_budget(start + 1000, "cpu")
+            over = tm.allocate(2000, "cpu")
+            assert tm.memory_info("cpu").over_budget > 0
+            del over
+            tm.set_memory_budget(3000, "cpu", strict=True)
+            room = tm.reserve(3000 - _fast.counters("cpu")[0], "cpu")
+            none = tm.allocate(0, "cpu")
+            for work, reason in ((lambda: tm.allocate(1, "cpu"), "budget"), (lambda: tm.reserve(1, "cpu"), "budget"),
+                                 (lambda: tm.allocate(3001, "cpu"), "too_large"), (lambda: tm.reserve(3001, "cpu"), "too_large")):
+                try:
+                    work()
+                except tm.DeviceMemoryError as error:
+                    assert (error.reason, error.budget) == (reason, 3000), error
+                else:
+                    raise AssertionError("the strict budget was passed")
+            room.close()
+            assert tm.memory_info("cpu").reserved == 0
+            fits = tm.allocate(3000 - _fast.counters("cpu")[0], "cpu")
+            assert tm.memory_info("cpu").over_budget == 0 and tm.memory_info("cpu").reserved == 0
 
         pid = os.fork()
         if pid == 0:
@@ -128,3 +148,42 @@ def test_everything_that_the_cpu_offers() -> None:
         """
     )
     assert done.stdout.split() == ["1500", "0"], done.stdout + done.stderr
+
+
+def test_what_the_parent_holds_the_child_can_let_go_of() -> None:
+    """Each has its own copy of the counts."""
+    done = run_python(
+        """
+        import os
+        import tack_memory as tm
+
+        held, exported, launched = (tm.allocate(100, "cpu") for _ in range(3))
+        hold, export, launch = held.hold("x"), exported.export("y"), tm.launch(launched)
+        hold.__enter__()
+        launch.__enter__()
+
+        def let_go():
+            for buffer in (held, exported, launched):
+                try:
+                    buffer.free()
+                except BufferError:
+                    pass
+                else:
+                    return "freed too early"
+            hold.__exit__(None, None, None)
+            export.close()
+            launch.__exit__(None, None, None)
+            for buffer in (held, exported, launched):
+                buffer.free()
+            return tm._native._fast.counters("cpu")[0]
+
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os._exit(7 if let_go() == 0 else 8)
+            finally:
+                os._exit(9)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), let_go())
+        """
+    )
+    assert done.stdout.split() == ["7", "0"], done.stdout + done.stderr

@@ -65,9 +65,9 @@ def test_each_kind_of_use_makes_a_buffer_the_youngest(device: str, how: str) -> 
         del third, fourth
 
 
-def test_size_zero_has_address_zero_and_never_reaches_the_driver(soft: SoftDriver) -> None:
+def test_size_zero_has_address_zero_and_never_reaches_the_driver(steered: str, soft: SoftDriver) -> None:
     calls = soft.calls("*")
-    buffer = tack_memory.allocate(0, "sim:0")
+    buffer = tack_memory.allocate(0, steered)
     assert (buffer.device_ptr, buffer.nbytes, buffer.view(0, 0).device_ptr) == (0, 0, 0)
     assert buffer.copy_to_host() == b"" and buffer.spill() == 0
     buffer.copy_from_host(b"")
@@ -117,10 +117,10 @@ def test_it_has_no_attributes_of_its_own_and_no_other_ways_to_be_made(device: st
         type("Mine", (tack_memory.Buffer,), {})
 
 
-def test_a_free_while_another_thread_is_in_a_call_on_it_is_refused(soft: SoftDriver) -> None:
+def test_a_free_while_another_thread_is_in_a_call_on_it_is_refused(steered: str, soft: SoftDriver) -> None:
     """Else the call, which names the buffer by its index, would work on whatever buffer gets that index next."""
-    buffer = filled(2 * MIB, "sim:0")
-    soft.set("copy_mib_s", 2)  # a second
+    buffer = filled(16 * MIB, steered)
+    soft.set("copy_mib_s", 1)  # as long as the test wants it to last
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append(contents(buffer)))
     calls = soft.calls("*")
@@ -130,8 +130,9 @@ def test_a_free_while_another_thread_is_in_a_call_on_it_is_refused(soft: SoftDri
     with pytest.raises(BufferError, match="another thread is using it"):
         buffer.free()
     assert reader.is_alive()
+    soft.set("copy_mib_s", 0)
     reader.join()
-    assert read == [pattern(2 * MIB)] and contents(buffer) == pattern(2 * MIB)
+    assert read == [pattern(16 * MIB)] and contents(buffer) == pattern(16 * MIB)
 
 
 def test_many_threads_read_while_one_spills(device: str) -> None:

@@ -56,8 +56,8 @@ def test_a_failed_entry_and_a_leave_by_another_thread_lower_each_count_once() ->
 
 
 @pytest.mark.parametrize("make", [lambda buffer: tack_memory.launch(buffer), lambda buffer: buffer.hold("once")], ids=["launch", "hold"])
-def test_who_comes_while_another_thread_enters_is_refused(make: Callable[[tack_memory.Buffer], tack_memory.launch], soft: SoftDriver) -> None:
-    buffer = filled(8 * MIB, "sim:0")
+def test_who_comes_while_another_thread_enters_is_refused(make: Callable[[tack_memory.Buffer], tack_memory.launch], steered: str, soft: SoftDriver) -> None:
+    buffer = filled(8 * MIB, steered)
     buffer.spill()
     block = make(buffer)
     soft.set("delay_us", 300_000)  # each piece of work on the device: the restore takes so long

@@ -72,6 +72,25 @@ def test_values_older_than_the_slot_are_read_as_they_are() -> None:
     assert host._device_ptr == 77  # type: ignore[attr-defined]
 
 
+def test_one_slot_on_classes_that_store_in_different_ways() -> None:
+    """What is known of one class is not taken to be so for another, nor for the same class when it has changed."""
+    slot = PointerSlot("kept", keep)
+    plain, slotted = type("PlainHost", (Plain,), {"pointer": slot})(), type("SlottedHost", (Slotted,), {"__slots__": (), "pointer": slot})()
+    for _ in range(3):
+        for host, value in ((plain, 1), (slotted, 2)):
+            host.pointer = value
+            assert host.pointer == value
+    assert plain.__dict__ == {"kept": 1} and slotted.kept == 2
+    stored = []
+    type(plain).kept = property(lambda _: 3, lambda _, value: stored.append(value))
+    assert plain.pointer == 3
+    plain.pointer = 4
+    assert stored == [4]
+    slot.__init__("other", keep)  # type: ignore[misc]
+    plain.pointer = 5
+    assert plain.pointer == 5 and plain.__dict__ == {"kept": 1, "other": 5}
+
+
 def test_adopt_is_called_with_instance_and_value_and_its_error_changes_nothing(device: str) -> None:
     seen: list[tuple[object, object]] = []
 
