@@ -2,6 +2,7 @@
 PY ?= python3
 ARGS ?=
 DEVICE ?=
+TACK ?=
 # The Python tests run in two processes, a file in one of them. One process: make test-py PARALLEL=
 PARALLEL ?= -n 2 --dist loadfile
 VPY := .venv/bin/python
@@ -9,7 +10,7 @@ VPY := .venv/bin/python
 IN := $(VPY) buildsystem/toolchain.py
 export V
 
-.PHONY: help setup develop build demo test test-go test-py test-gpu test-clients bench model race asan lint format wheel clean
+.PHONY: help setup develop build demo test test-go test-py test-gpu test-clients test-tack bench model race asan lint format wheel clean
 
 help:
 	@echo "make develop       make the virtual environment .venv, with the package importable from this checkout"
@@ -18,11 +19,15 @@ help:
 	@echo "make test          test-go and test-py"
 	@echo "make test-gpu      the tests on real devices; writes bench/RESULTS-gpu.md (without a GPU it says so)"
 	@echo "make test-clients  other people's CUDA packages over the software driver"
+	@echo "make test-tack     Tack's own tests, plugged in, and ours on Tack (TACK=path of a checkout of its sources; ARGS=sweep: that part)"
 	@echo "make bench         the benchmarks; writes bench/RESULTS.md"
 	@echo "make model         check the model of the protocol"
 	@echo "make race          the Python tests under Go's race detector"
 	@echo "make asan          the Python tests under AddressSanitizer"
-	@echo "make lint format wheel clean"
+	@echo "make lint          what CI checks beside the tests: formats, types, vet"
+	@echo "make format        reformat the sources"
+	@echo "make wheel         a wheel in dist/"
+	@echo "make clean         delete what was built"
 
 setup:
 	@command -v $(PY) >/dev/null || { echo "tack-memory: no $(PY) here. Install Python 3.11 or newer, or name it: make PY=/path/to/python3" >&2; exit 1; }
@@ -54,6 +59,9 @@ test-gpu: build
 
 test-clients: build
 	PY=$(PY) tests/clients/run $(ARGS)
+
+test-tack: build
+	@$(VPY) tests/tack/run.py --tack "$(TACK)" $(ARGS)
 
 bench: build
 	$(IN) $(VPY) bench/run.py $(ARGS)

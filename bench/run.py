@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
-PARTS = ("startup", "lane", "bandwidth", "core")
+PARTS = ("startup", "lane", "host", "bandwidth", "core")
 
 # Before tack_memory is imported. Addresses are used again at once, as by a real driver: the quarantine that tests use costs a mapping a block.
 os.environ.update(TACK_MEMORY_SIM="8 GiB,8 GiB", TACK_MEMORY_AUTOINSTALL="0", TACK_MEMORY_CHECK="0", TMSOFT_QUARANTINE="0")
@@ -110,6 +110,10 @@ def main() -> int:
             import core
 
             rows += core.memory() + core.victims(1 if options.quick else 2)
+        elif part == "host":
+            import host
+
+            rows += host.rows(rounds)
         else:
             import bandwidth
             import baseline
