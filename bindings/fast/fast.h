@@ -123,4 +123,6 @@ typedef struct tm_peak {
 /* A call that runs on a goroutine while the thread that asked waits in slices (task.c). */
 typedef struct tm_task tm_task;
 void tm_task_finish(tm_task *task);
+extern int tm_ended; /* Python has ended: nothing calls a driver any more (ending.go) */
+
 #endif

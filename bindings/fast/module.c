@@ -44,10 +44,12 @@ static PyMethodDef configure_methods[] = {
 	{NULL},
 };
 
+int tm_ended; /* Python has ended; Go reads it (ending.go) */
+
 /* Runs when Python has ended, before the process's exit handlers. */
 static void at_end(void)
 {
-	if (!tm_forked) tmEnded();
+	__atomic_store_n(&tm_ended, 1, __ATOMIC_SEQ_CST);
 }
 
 static int execute(PyObject *module)
