@@ -15,6 +15,9 @@ from worlds import VENDORS, Vendor
 import tack_memory
 from tack_memory.hosts import plugged, sim_library
 
+CUDA_ONLY = pytest.mark.parametrize("vendor", VENDORS[:1], ids=lambda vendor: vendor.arch, indirect=True)
+"""Of such hosts only the CUDA backend has memory that can be shared."""
+
 
 def kernels(host: ModuleType) -> Any:
     @host.kernel
@@ -316,9 +319,8 @@ class TestExchange:
         settle()
         assert soft.get("live") == live
 
-    def test_memory_that_can_be_shared_is_counted_and_stays(self, gpu: ModuleType, vendor: Vendor) -> None:
-        if vendor.arch != "cuda":
-            pytest.skip("only its CUDA backend has memory that can be shared")
+    @CUDA_ONLY
+    def test_memory_that_can_be_shared_is_counted_and_stays(self, gpu: ModuleType) -> None:
         field = gpu.field(gpu.f32, 1000, exportable=True)
         assert gpu.memory_info().in_use == 64 * KIB
         assert gpu.memory_report().holds == {"unmovable: exportable memory": 64 * KIB}
@@ -330,9 +332,8 @@ class TestExchange:
         del field
         assert gpu.memory_info().in_use == 0
 
-    def test_a_copy_for_another_api_is_made_of_what_is_resident(self, gpu: ModuleType, vendor: Vendor) -> None:
-        if vendor.arch != "cuda":
-            pytest.skip("only its CUDA backend has memory that can be shared")
+    @CUDA_ONLY
+    def test_a_copy_for_another_api_is_made_of_what_is_resident(self, gpu: ModuleType) -> None:
         field = gpu.full(gpu.f32, 1000, 3)
         tack_memory.spill(field)
         with gpu.memory_budget(1):
