@@ -13,15 +13,21 @@ import (
 type tokenTable struct {
 	mu       sync.Mutex
 	last     uint64
-	bytes    map[uint64]int64
+	open     map[uint64]reservation
 	adopting sync.Mutex
+}
+
+// reservation is room that is not used yet.
+type reservation struct {
+	bytes int64
+	block Block // which the driver has examined, by ReserveToAdopt; else none
 }
 
 // Reserve makes room for nbytes within the budget, before a host allocates as much by itself; on the device, too, where the host's allocation would not
 // fail without it (Overcommitter). They count as reserved until the token is given to Adopt or Unreserve. Errors as for Allocate.
 func (d *Device) Reserve(nbytes uint64, o AllocateOptions) (token uint64, err error) {
 	defer d.guard(&err)
-	return d.promise(nbytes, o, d.roomForHost)
+	return d.promise(nbytes, o, Block{}, d.roomForHost)
 }
 
 // ReserveToAdopt makes room within the budget for memory that is on the device already and is about to be adopted, or says why it will not be. It is the
@@ -29,16 +35,16 @@ func (d *Device) Reserve(nbytes uint64, o AllocateOptions) (token uint64, err er
 // adoption cannot be undone: another call may spill the memory at once, and then it would come back to the caller at another address. Errors as for Adopt.
 func (d *Device) ReserveToAdopt(address, nbytes uint64, how How, o AllocateOptions) (token uint64, err error) {
 	defer d.guard(&err)
-	if err := d.adoptable(address, nbytes, how, o.Unmovable); err != nil {
+	if err := d.adoptable(Block{Address: address, Bytes: nbytes, How: how}, o.Unmovable, Block{}); err != nil {
 		return 0, err
 	}
 	o.there = true
 	// No driver is asked for room on the device: its figures count memory that is there, which must not count twice.
-	return d.promise(nbytes, o, func(uint64, AllocateOptions) error { return nil })
+	return d.promise(nbytes, o, Block{Address: address, Bytes: nbytes, How: how}, func(uint64, AllocateOptions) error { return nil })
 }
 
 // promise reserves nbytes within the budget, and what else there must be room in.
-func (d *Device) promise(nbytes uint64, o AllocateOptions, roomElsewhere func(uint64, AllocateOptions) error) (token uint64, err error) {
+func (d *Device) promise(nbytes uint64, o AllocateOptions, examined Block, roomElsewhere func(uint64, AllocateOptions) error) (token uint64, err error) {
 	if err := d.refusal(); err != nil {
 		return 0, err
 	}
@@ -55,11 +61,11 @@ func (d *Device) promise(nbytes uint64, o AllocateOptions, roomElsewhere func(ui
 	t := &d.tokens
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.bytes == nil {
-		t.bytes = map[uint64]int64{}
+	if t.open == nil {
+		t.open = map[uint64]reservation{}
 	}
 	t.last++
-	t.bytes[t.last] = int64(nbytes)
+	t.open[t.last] = reservation{int64(nbytes), examined}
 	return t.last, nil
 }
 
@@ -89,21 +95,21 @@ func (d *Device) reserveRoom(nbytes int64, o AllocateOptions) error {
 	return err
 }
 
-// takeToken ends a reservation and returns its bytes, which are still counted as reserved.
-func (d *Device) takeToken(token uint64) int64 {
+// takeToken ends a reservation and returns it: its bytes are still counted as reserved.
+func (d *Device) takeToken(token uint64) reservation {
 	if token == 0 {
-		return 0
+		return reservation{}
 	}
 	t := &d.tokens
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	nbytes := t.bytes[token]
-	delete(t.bytes, token)
-	return nbytes
+	taken := t.open[token]
+	delete(t.open, token)
+	return taken
 }
 
 // Unreserve gives a reservation back. One that was used up, or never was, changes nothing.
-func (d *Device) Unreserve(token uint64) { d.unreserve(d.takeToken(token)) }
+func (d *Device) Unreserve(token uint64) { d.unreserve(d.takeToken(token).bytes) }
 
 // AdoptOptions say what adopted memory is.
 type AdoptOptions struct {
@@ -118,15 +124,16 @@ type AdoptOptions struct {
 }
 
 // Adopt takes over device memory. With a token of as many bytes it waits for no lock. Errors: *OverlapError when it is ours already or overlaps ours,
-// *HowError when this device cannot free what that call allocated, *MemoryError under a strict budget, the driver's; the caller keeps the memory then.
+// *HowError when this device cannot free what that call allocated, *BlockError when the driver knows no such block, *MemoryError under a strict budget, the driver's; the caller keeps the memory then.
 func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, err error) {
 	defer d.guard(&err)
 	reserved := d.takeToken(o.Token)
-	if err := d.adoptable(address, nbytes, o.How, o.Unmovable); err != nil {
-		d.unreserve(reserved)
+	block := Block{Address: address, Bytes: nbytes, How: o.How}
+	if err := d.adoptable(block, o.Unmovable, reserved.block); err != nil {
+		d.unreserve(reserved.bytes)
 		return 0, err
 	}
-	if !d.keepRoom(reserved, int64(nbytes)) {
+	if !d.keepRoom(reserved.bytes, int64(nbytes)) {
 		if err := d.reserveRoom(int64(nbytes), AllocateOptions{Wait: o.Wait, there: true}); err != nil {
 			return 0, err
 		}
@@ -143,7 +150,6 @@ func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, er
 		d.unreserve(int64(nbytes))
 		return 0, err
 	}
-	block := Block{Address: address, Bytes: nbytes, How: o.How}
 	if err := d.tellAdopted(block); err != nil {
 		d.unreserve(int64(nbytes))
 		return 0, err
@@ -161,7 +167,20 @@ func (d *Device) tellAdopted(block Block) error {
 	if !told || block.Bytes == 0 || block.How == HowHost {
 		return nil
 	}
-	err := driver.Adopt(block)
+	return d.refusedBlock(block, driver.Adopt(block))
+}
+
+// examine asks a driver that can tell whether this is a block that it can free. It is asked once an adoption. What the host frees never reaches a driver.
+func (d *Device) examine(block, examined Block) error {
+	driver, asked := d.driver.(Examiner)
+	if !asked || block.Bytes == 0 || block.How == HowHost || block == examined {
+		return nil
+	}
+	return d.refusedBlock(block, driver.Examine(block))
+}
+
+// refusedBlock is the error of a driver that does not want a block.
+func (d *Device) refusedBlock(block Block, err error) error {
 	if errors.Is(err, ErrInvalidHandle) {
 		return &HowError{Device: d.name, How: block.How, Cause: err}
 	}
@@ -177,7 +196,8 @@ func (d *Device) tellDisowned(block Block) {
 
 // adoptable is why this memory can never be adopted; nil: it can. It is asked before room is made for it: that may spill the very buffer that it overlaps,
 // and then nothing would show the mistake.
-func (d *Device) adoptable(address, nbytes uint64, how How, unmovable bool) error {
+func (d *Device) adoptable(block Block, unmovable bool, examined Block) error {
+	address, nbytes, how := block.Address, block.Bytes, block.How
 	if err := d.refusal(); err != nil {
 		return err
 	}
@@ -192,7 +212,7 @@ func (d *Device) adoptable(address, nbytes uint64, how How, unmovable bool) erro
 	if nbytes > maxSize || address+nbytes < address {
 		return d.memoryError(ReasonTooLarge, figure(nbytes), nil)
 	}
-	return nil
+	return d.examine(block, examined)
 }
 
 // keepRoom makes a reservation one of nbytes, and says whether the budget lets it. One that is large enough is not asked for again: a soft budget may have

@@ -70,6 +70,12 @@ type Overcommitter interface {
 	Room(live, nbytes uint64) (room uint64, err error)
 }
 
+// Examiner is a Driver that can tell what lies at an address. It is asked before memory becomes ours: whether it is a whole block that Free can free. It refuses
+// what is none with a *BlockError (Allocation.Refuse), or with an error that wraps ErrInvalidHandle; nothing changes.
+type Examiner interface {
+	Examine(block Block) error
+}
+
 // Adopter is a Driver that is told of memory that becomes ours (Device.Adopt), and ends with Free or Disown. It refuses what it could neither move nor
 // free, with an error that wraps ErrInvalidHandle where that is the caller's mistake.
 type Adopter interface {

@@ -116,6 +116,26 @@ static tmo_status memory(const void *api, uint64_t *free_bytes, uint64_t *total)
 	return status;
 }
 
+/* The range is that of the allocation, also within a pool: UCX exports pointers of pools by its base. It need not be device memory: pinned host memory
+ * has the same kind of addresses. */
+static tmo_status find(const void *api, uint64_t address, tmo_found *found) {
+	const tmc_api *library = api;
+	if (!library->cuMemGetAddressRange_v2) return (tmo_status){ TMC_NOT_SUPPORTED, TMC_CALL_cuMemGetAddressRange_v2 };
+	CUdeviceptr base = 0;
+	size_t bytes = 0;
+	tmo_status status = TMC_TRY(api, cuMemGetAddressRange_v2, &base, &bytes, address);
+	if (status.code == TMC_NOT_FOUND || status.code == TMC_INVALID_VALUE) return TMO_OK;  /* nothing is there */
+	found->base = base;
+	found->bytes = bytes;
+	if (status.code || !library->cuPointerGetAttributes) return status;
+	unsigned type = 0, managed = 0;
+	CUpointer_attribute asked[] = { TMC_POINTER_MEMORY_TYPE, TMC_POINTER_IS_MANAGED };
+	void *answers[] = { &type, &managed };
+	status = TMC_TRY(api, cuPointerGetAttributes, sizeof asked / sizeof *asked, asked, answers, address);
+	found->host = type == TMC_MEMORYTYPE_HOST && !managed;  /* managed memory may lie on the host, and is freed as device memory is */
+	return status;
+}
+
 /* ---- pools */
 
 static tmo_status pool_create(const void *api, int device, uint64_t *pool) {

@@ -19,7 +19,7 @@ enum tmc_call {
 	TMC_CALLS
 };
 
-enum tmc_need { TMC_NEED_REQUIRED, TMC_NEED_NAMES, TMC_NEED_MIG, TMC_NEED_CAPTURE, TMC_NEED_RELAXED, TMC_NEED_POOLS };
+enum tmc_need { TMC_NEED_REQUIRED, TMC_NEED_NAMES, TMC_NEED_MIG, TMC_NEED_CAPTURE, TMC_NEED_RELAXED, TMC_NEED_FIND, TMC_NEED_POOLS };
 
 typedef struct { const char *name; int since; enum tmc_need need; } tmc_symbol;
 extern const tmc_symbol tmc_symbols[TMC_CALLS];

@@ -14,6 +14,7 @@ var features = map[C.enum_tmc_need]string{
 	C.TMC_NEED_MIG:     "telling a MIG instance from a whole GPU",
 	C.TMC_NEED_CAPTURE: "refusing to move memory while its stream is captured into a graph",
 	C.TMC_NEED_RELAXED: "leaving the captures of other streams alone while memory is moved",
+	C.TMC_NEED_FIND:    "refusing to adopt what is no block of the driver's",
 	C.TMC_NEED_POOLS:   "memory pools and frees in stream order",
 }
 

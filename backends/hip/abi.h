@@ -28,6 +28,12 @@ typedef struct {
 	void *win32SecurityAttributes;
 	unsigned char reserved[64]; /* from 6 on its first eight bytes are a largest size, 0: no limit */
 } hipMemPoolProps;
+typedef struct {
+	int type, device; /* the kind of memory first, in all versions */
+	void *devicePointer, *hostPointer;
+	int isManaged;
+	unsigned int allocationFlags;
+} hipPointerAttribute_t;
 #endif
 
 /* V(our name, the vendor's name, value) */
@@ -44,6 +50,7 @@ typedef struct {
 	V(TMH_ECC_NOT_CORRECTABLE, hipErrorECCNotCorrectable, 214) \
 	V(TMH_OPERATING_SYSTEM, hipErrorOperatingSystem, 304) \
 	V(TMH_INVALID_HANDLE, hipErrorInvalidHandle, 400) \
+	V(TMH_NOT_FOUND, hipErrorNotFound, 500) \
 	V(TMH_NOT_READY, hipErrorNotReady, 600) \
 	V(TMH_ILLEGAL_ADDRESS, hipErrorIllegalAddress, 700) \
 	V(TMH_LAUNCH_TIME_OUT, hipErrorLaunchTimeOut, 702) \
@@ -74,6 +81,7 @@ enum tmh_value { TMH_VALUES(V) };
 #undef V
 
 _Static_assert(sizeof(hipDeviceptr_t) == 8, "64-bit device addresses");
+_Static_assert(sizeof(hipPointerAttribute_t) == 32, "layout of hipPointerAttribute_t, as in the headers of HIP 5 to 7");
 _Static_assert(sizeof(hipMemPoolProps) == 88 && offsetof(hipMemPoolProps, location) == 8 && offsetof(hipMemPoolProps, win32SecurityAttributes) == 16,
                "layout of hipMemPoolProps, as in the headers of HIP 5 to 7");
 #endif

@@ -1,4 +1,5 @@
 #include "api.h"
+#include <string.h>
 
 /* The library as package ordered wants it. What is said of each function there (vendor.h) is not repeated here. The adapters of CUDA and HIP look alike,
  * as their libraries do; each is compiled against the prototypes of its own, which a common text with the names put in would no longer show. */
@@ -116,6 +117,34 @@ static tmo_status memory(const void *api, uint64_t *free_bytes, uint64_t *total)
 	tmo_status status = TMH_TRY(api, hipMemGetInfo, &left, &all);
 	*free_bytes = left;
 	*total = all;
+	return status;
+}
+
+/* The number of host memory, which was one lower before HIP 6 made 0 "unregistered". */
+static tmo_status host_type(const void *api, int *number) {
+	int version = 0;
+	tmo_status status = TMH_TRY(api, hipRuntimeGetVersion, &version);
+	*number = version >= 60000000;
+	return status;
+}
+
+/* The runtime tells the range of all that it has allocated or pinned, host memory, too. */
+static tmo_status find(const void *api, uint64_t address, tmo_found *found) {
+	const tmh_api *library = api;
+	if (!library->hipMemGetAddressRange) return (tmo_status){ TMH_NOT_SUPPORTED, TMH_CALL_hipMemGetAddressRange };
+	hipDeviceptr_t base = NULL;
+	size_t bytes = 0;
+	tmo_status status = TMH_TRY(api, hipMemGetAddressRange, &base, &bytes, (hipDeviceptr_t)POINTER(address));
+	if (status.code == TMH_NOT_FOUND || tmh_meaning(status.code) == TMO_INVALID) return TMO_OK;  /* nothing is there; versions differ in the code */
+	found->base = (uintptr_t)base;
+	found->bytes = bytes;
+	if (status.code || !library->hipPointerGetAttributes) return status;
+	hipPointerAttribute_t attributes = { 0 };
+	int type = 0, host = 0;
+	status = TMH_TRY(api, hipPointerGetAttributes, &attributes, POINTER(address));
+	if (!status.code) status = host_type(api, &host);
+	memcpy(&type, &attributes, sizeof type);  /* versions differ in the field's name */
+	found->host = !status.code && type == host;
 	return status;
 }
 

@@ -21,7 +21,7 @@ enum tmh_call {
 	TMH_CALLS
 };
 
-enum tmh_need { TMH_NEED_REQUIRED, TMH_NEED_NAMES, TMH_NEED_UUID, TMH_NEED_CAPTURE, TMH_NEED_RELAXED, TMH_NEED_POOLS };
+enum tmh_need { TMH_NEED_REQUIRED, TMH_NEED_NAMES, TMH_NEED_UUID, TMH_NEED_CAPTURE, TMH_NEED_RELAXED, TMH_NEED_FIND, TMH_NEED_POOLS };
 
 typedef struct { const char *name; int since; enum tmh_need need; } tmh_symbol;
 extern const tmh_symbol tmh_symbols[TMH_CALLS];

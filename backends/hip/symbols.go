@@ -14,6 +14,7 @@ var features = map[C.enum_tmh_need]string{
 	C.TMH_NEED_UUID:    "the UUID of a device",
 	C.TMH_NEED_CAPTURE: "refusing to move memory while its stream is captured into a graph",
 	C.TMH_NEED_RELAXED: "leaving the captures of other streams alone while memory is moved",
+	C.TMH_NEED_FIND:    "refusing to adopt what is no block of the runtime's",
 	C.TMH_NEED_POOLS:   "memory pools and frees in stream order",
 }
 

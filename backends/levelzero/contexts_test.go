@@ -80,7 +80,7 @@ func TestMemoryOfAnUnknownContextIsNotAdopted(t *testing.T) {
 		t.Helper()
 		err := r.driver.Adopt(lost)
 		require.ErrorIs(t, err, gomem.ErrInvalidHandle)
-		assert.ErrorContains(t, err, "lies in no context that this device was told of")
+		assert.ErrorContains(t, err, "is no device memory of a context that this device was told of")
 	}
 	refused() // there is our own context only
 	require.NoError(t, r.driver.SetStream(known, 0))

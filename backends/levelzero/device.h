@@ -24,7 +24,7 @@ enum tml_call {
 	TML_CALLS
 };
 
-enum tml_need { TML_NEED_REQUIRED, TML_NEED_DRIVERS, TML_NEED_IN_ORDER, TML_NEED_LIST_CHECK, TML_NEED_DEFER, TML_NEED_SYSMAN, TML_NEED_SYSMAN_UUID };
+enum tml_need { TML_NEED_REQUIRED, TML_NEED_DRIVERS, TML_NEED_IN_ORDER, TML_NEED_LIST_CHECK, TML_NEED_DEFER, TML_NEED_FIND, TML_NEED_SYSMAN, TML_NEED_SYSMAN_UUID };
 
 typedef struct { const char *name; int since; enum tml_need need; } tml_symbol;
 extern const tml_symbol tml_symbols[TML_CALLS];
@@ -176,6 +176,14 @@ uint64_t tml_spare(uint64_t total);
 /* How much may still be allocated while so many bytes of ours are live, adopted ones included. */
 tml_result tml_room(tml_device *d, uint64_t live);
 /* A block of the host's is ours from now on. Not *known: it lies in no context that we know, and is not. */
+/* What the driver has allocated at an address. */
+typedef struct {
+	uint64_t base, bytes;
+	bool known; /* the address lies in a context that the device knows; device memory, or host */
+	bool host;  /* host memory; then without a range */
+	bool told;  /* the range is there: the loader has the function for that */
+} tml_place;
+tml_status tml_examine(tml_device *d, uint64_t address, tml_place *place);
 tml_status tml_adopt(tml_device *d, uint64_t address, bool *known);
 void tml_disown(tml_device *d, uint64_t address, uint64_t bytes, bool ours); /* a block is somebody else's now; ours: it came from tml_allocate */
 tml_status tml_free(tml_device *d, uint64_t address, uint64_t bytes, bool ours); /* ours: it came from tml_allocate */

@@ -22,6 +22,12 @@ static inline tml_adoption tml_adopt_at(tml_device *d, uint64_t address) {
 	adoption.status = tml_adopt(d, address, &adoption.known);
 	return adoption;
 }
+typedef struct { tml_status status; tml_place place; } tml_finding;
+static inline tml_finding tml_examine_at(tml_device *d, uint64_t address) {
+	tml_finding finding;
+	finding.status = tml_examine(d, address, &finding.place);
+	return finding;
+}
 static inline tml_status tml_join_lists(tml_device *d, uint64_t from, uint64_t to) {
 	return tml_join(d, (ze_command_list_handle_t)(uintptr_t)from, (ze_command_list_handle_t)(uintptr_t)to);
 }
@@ -56,6 +62,7 @@ type Driver struct {
 var (
 	_ gomem.Driver        = (*Driver)(nil)
 	_ gomem.Overcommitter = (*Driver)(nil)
+	_ gomem.Examiner      = (*Driver)(nil)
 	_ gomem.Adopter       = (*Driver)(nil)
 	_ gomem.Disowner      = (*Driver)(nil)
 	_ gomem.Reaper        = (*Driver)(nil)
@@ -170,6 +177,34 @@ func (d *Driver) Free(block gomem.Block) error {
 	return d.check(status)
 }
 
+// Examine refuses what is no whole block of device memory: zeMemFree takes an address inside a block, too, and frees all of it. Memory of a context that
+// the device does not know is refused: it could neither be moved nor freed.
+func (d *Driver) Examine(block gomem.Block) error {
+	if err := d.life.Use(); err != nil {
+		return err
+	}
+	defer d.life.Done()
+	finding := C.tml_examine_at(d.device, C.uint64_t(block.Address))
+	if err := d.check(finding.status); err != nil {
+		return err
+	}
+	place := finding.place
+	switch {
+	case !bool(place.known):
+		return unknownContext(block)
+	case bool(place.host):
+		return gomem.Allocation{Base: block.Address, Bytes: block.Bytes, Host: true}.Refuse(d.name, block)
+	case bool(place.told):
+		return gomem.Allocation{Base: uint64(place.base), Bytes: uint64(place.bytes)}.Refuse(d.name, block)
+	}
+	return nil // the loader is too old to tell more
+}
+
+func unknownContext(block gomem.Block) error {
+	return fmt.Errorf("%w: %#x is no device memory of a context that this device was told of; the host framework's has to be set before its memory is adopted",
+		gomem.ErrInvalidHandle, block.Address)
+}
+
 // Adopt counts a block of the host's among those of its context, which must not be changed for another one while it lives. Memory of a context that
 // the device does not know is refused: it could neither be moved nor freed.
 func (d *Driver) Adopt(block gomem.Block) error {
@@ -181,8 +216,7 @@ func (d *Driver) Adopt(block gomem.Block) error {
 	if err := d.check(adoption.status); err != nil || bool(adoption.known) {
 		return err
 	}
-	return fmt.Errorf("%w: %#x lies in no context that this device was told of; the host framework's has to be set before its memory is adopted",
-		gomem.ErrInvalidHandle, block.Address)
+	return unknownContext(block)
 }
 
 // Disown counts a block no more: it is somebody else's.

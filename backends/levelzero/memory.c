@@ -35,10 +35,18 @@ static void append(tml_device *d, tml_pending *node) {
 	pthread_mutex_unlock(&d->lock);
 }
 
-tml_status tml_lies_in(tml_device *d, ze_context_handle_t context, uint64_t address, bool *lies) {
+/* Memory that is none of the context's is of unknown type. */
+static tml_status type_in(tml_device *d, ze_context_handle_t context, uint64_t address, uint32_t *type) {
 	ze_memory_allocation_properties_t properties = { .stype = TML_S_ALLOCATION_PROPERTIES };
 	tml_status status = TML_TRY(d->api, zeMemGetAllocProperties, context, (void *)(uintptr_t)address, &properties, NULL);
-	*lies = !status.code && (uint32_t)properties.type == TML_MEMORY_TYPE_DEVICE;
+	*type = status.code ? TML_MEMORY_TYPE_UNKNOWN : (uint32_t)properties.type;
+	return status;
+}
+
+tml_status tml_lies_in(tml_device *d, ze_context_handle_t context, uint64_t address, bool *lies) {
+	uint32_t type;
+	tml_status status = type_in(d, context, address, &type);
+	*lies = type == TML_MEMORY_TYPE_DEVICE;
 	return status;
 }
 
@@ -220,6 +228,31 @@ static void forget(tml_device *d, uint64_t bytes, ze_context_handle_t context, b
 
 /* The driver's answer that an address is none of its memory is no failure of the question. */
 static tml_status answered(tml_status status) { return final(status.code) && !tml_lost(status.code) ? TML_OK : status; }
+
+static tml_status find_in(tml_device *d, ze_context_handle_t context, uint64_t address, tml_place *place) {
+	uint32_t type;
+	tml_status status = answered(type_in(d, context, address, &type));
+	place->host = type == TML_MEMORY_TYPE_HOST;
+	place->known = place->host || type == TML_MEMORY_TYPE_DEVICE;
+	if (!place->known || place->host || !d->api->zeMemGetAddressRange) return status;
+	void *base = NULL;
+	size_t bytes = 0;
+	status = TML_TRY(d->api, zeMemGetAddressRange, context, (void *)(uintptr_t)address, &base, &bytes);
+	place->base = (uintptr_t)base;
+	place->bytes = bytes;
+	place->told = !status.code;
+	return status;
+}
+
+tml_status tml_examine(tml_device *d, uint64_t address, tml_place *place) {
+	ze_context_handle_t lent = tml_lent(d), own = d->own.context;
+	tml_status in_lent = TML_OK, in_own = TML_OK;
+	*place = (tml_place){ 0 };
+	if (lent) in_lent = find_in(d, lent, address, place);
+	if (place->known) return in_lent;
+	if (!tml_lost(in_lent.code) && own) in_own = find_in(d, own, address, place);
+	return place->known ? in_own : tml_first(in_lent, in_own);  /* it may lie where could not be asked */
+}
 
 tml_status tml_adopt(tml_device *d, uint64_t address, bool *known) {
 	ze_context_handle_t lent = tml_lent(d), own = d->own.context;

@@ -14,6 +14,7 @@ var features = map[C.enum_tml_need]string{
 	C.TML_NEED_IN_ORDER:    "in-order command lists, and command lists of a host framework",
 	C.TML_NEED_LIST_CHECK:  "refusing a handle that is no immediate command list",
 	C.TML_NEED_DEFER:       "frees that the driver defers",
+	C.TML_NEED_FIND:        "refusing to adopt what is no whole block of the driver's",
 	C.TML_NEED_SYSMAN:      "the figure of free memory by Sysman",
 	C.TML_NEED_SYSMAN_UUID: "finding a part of a device in Sysman",
 }

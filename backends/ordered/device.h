@@ -80,6 +80,8 @@ tmo_status tmo_close(tmo_device *d);
 tmo_result tmo_allocate(tmo_device *d, uint64_t bytes);
 /* ours: tmo_allocate made the block. stream_ordered: it came from a pool. */
 tmo_status tmo_free(tmo_device *d, uint64_t address, uint64_t bytes, bool ours, bool stream_ordered);
+/* What the library says of memory that is to become ours; *told: it has the function for that. */
+tmo_status tmo_find(tmo_device *d, uint64_t address, tmo_found *found, bool *told);
 void tmo_disown(tmo_device *d, uint64_t address); /* a block of ours is somebody else's now */
 /* Frees, without waiting, what the device is done with; *waits: more will be. Nothing while the device's stream is captured. */
 tmo_status tmo_reap(tmo_device *d, bool *waits);

@@ -14,11 +14,19 @@ static inline tmo_status tmo_join_streams(tmo_device *d, uint64_t from, uint64_t
 	uint64_t first = from ? from : d->stream, then = to ? to : d->stream;
 	return tmo_same_stream(first, then) ? TMO_OK : tmo_join(d, first, then);
 }
+typedef struct { tmo_status status; tmo_found found; bool told; } tmo_finding;
+static inline tmo_finding tmo_find_at(uintptr_t d, uint64_t address) {
+	tmo_finding finding;
+	finding.status = tmo_find((tmo_device *)d, address, &finding.found, &finding.told);
+	return finding;
+}
 
 #cgo noescape tmo_allocate_on
 #cgo nocallback tmo_allocate_on
 #cgo noescape tmo_free_on
 #cgo nocallback tmo_free_on
+#cgo noescape tmo_find_at
+#cgo nocallback tmo_find_at
 */
 import "C"
 
@@ -46,6 +54,7 @@ type Driver struct {
 
 var (
 	_ gomem.Driver   = (*Driver)(nil)
+	_ gomem.Examiner = (*Driver)(nil)
 	_ gomem.Disowner = (*Driver)(nil)
 	_ gomem.Reaper   = (*Driver)(nil)
 )
@@ -110,6 +119,21 @@ func (d *Driver) tooLarge() error {
 		call = v.AllocateOrderedCall
 	}
 	return &gomem.DriverError{Device: d.name, Call: call, Code: v.FullCode, Name: v.FullName, Kind: gomem.ErrTooLarge}
+}
+
+// Examine refuses what is no block of the library's: it could not be freed. Where the library does not tell what
+// lies where, the caller is believed.
+func (d *Driver) Examine(block gomem.Block) error {
+	if err := d.life.Use(); err != nil {
+		return err
+	}
+	defer d.life.Done()
+	finding := C.tmo_find_at(d.handle(), C.uint64_t(block.Address))
+	if err := d.check(finding.status); err != nil || !bool(finding.told) {
+		return err
+	}
+	found := gomem.Allocation{Base: uint64(finding.found.base), Bytes: uint64(finding.found.bytes), Host: bool(finding.found.host)}
+	return found.Refuse(d.name, block)
 }
 
 // Disown forgets a block that the driver has made: it is never kept for reuse.

@@ -132,6 +132,22 @@ static bool wants_context(tmo_device *d, tmo_status status) {
 	return true;
 }
 
+/* It is legal while streams are captured: it is queued nowhere, waits for nothing, and runs in relaxed mode like all the rest (device.h). Memory of a pool is
+ * known from the call on that allocates it, wherever its stream has got to. */
+tmo_status tmo_find(tmo_device *d, uint64_t address, tmo_found *found, bool *told) {
+	tmo_guard guard;
+	tmo_status status = tmo_enter(d, &guard);
+	*found = (tmo_found){ 0 };
+	*told = true;
+	if (status.code) return status;
+	status = TMO_CALL(d, find, address, found);
+	if (tmo_means(d, status) == TMO_UNSUPPORTED) {
+		*told = false;
+		status = TMO_OK;
+	}
+	return tmo_first(status, tmo_leave(d, &guard));
+}
+
 void tmo_disown(tmo_device *d, uint64_t address) {
 	if (caches(d)) tmo_cache_forget(&d->cache, address);
 }

@@ -46,6 +46,12 @@ typedef struct {
 	bool pools;      /* the device has memory pools; whether the library has their functions is another matter */
 } tmo_facts;
 
+/* What the library has allocated at an address. */
+typedef struct {
+	uint64_t base, bytes; /* 0 bytes: nothing */
+	bool host;            /* host memory, pinned or registered */
+} tmo_found;
+
 /* What tmo_leave needs to put the thread back: its context or device, and its mode for captures. */
 typedef struct { uint64_t before; bool changed; int mode; } tmo_guard;
 
@@ -86,6 +92,7 @@ typedef struct tmo_vendor {
 	tmo_status (*allocate_ordered)(const void *api, uint64_t *address, uint64_t bytes, uint64_t pool, uint64_t stream);
 	tmo_status (*free_ordered)(const void *api, uint64_t address, uint64_t stream);  /* TMO_UNSUPPORTED where the library has no such call */
 	tmo_status (*memory)(const void *api, uint64_t *free_bytes, uint64_t *total);
+	tmo_status (*find)(const void *api, uint64_t address, tmo_found *found);  /* TMO_UNSUPPORTED where the library does not tell */
 
 	/* ---- pools; called only where both the device and the library have them */
 	tmo_status (*pool_create)(const void *api, int device, uint64_t *pool);  /* TMO_UNSUPPORTED: this device has none after all */
@@ -112,7 +119,7 @@ typedef struct tmo_vendor {
 	.stream_wait = stream_wait, .not_capturing = not_capturing, \
 	.event_create = event_create, .event_destroy = event_destroy, .event_record = event_record, .event_query = event_query, \
 	.event_synchronize = event_synchronize, \
-	.allocate = allocate, .free = free_plain, .allocate_ordered = allocate_ordered, .free_ordered = free_ordered, .memory = memory, \
+	.allocate = allocate, .free = free_plain, .allocate_ordered = allocate_ordered, .free_ordered = free_ordered, .memory = memory, .find = find, \
 	.pool_create = pool_create, .pool_destroy = pool_destroy, .pool_keep_all = pool_keep_all, .pool_figures = pool_figures, .pool_trim = pool_trim, \
 	.current_pool = current_pool, \
 	.copy_out = copy_out, .copy_in = copy_in, .copy_within = copy_within, .fill8 = fill8, .fill16 = fill16, .fill32 = fill32

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import tack_memory
-from tack_memory import _devices
+from tack_memory import Buffer, _devices
 from tack_memory._settings import SWITCHES
 from tack_memory.hosts import sim_library
 
@@ -102,6 +102,15 @@ def how_of(device: str) -> str:
     """How the vendor of a device allocates; simulated devices do as their vendor."""
     kind = device.partition(":")[0]
     return HOW["cuda" if kind == "sim" else kind.removeprefix("sim-")]
+
+
+def doomed(device: str = "sim:0") -> Buffer:
+    """A buffer whose memory the driver will refuse to free: it was freed behind our back."""
+    buffer, stream = tack_memory.allocate(64, device), tack_memory.stream(device)
+    free = ctypes.CDLL(sim_library(device)).cuMemFreeAsync
+    free.argtypes = [ctypes.c_uint64, ctypes.c_void_p]
+    assert free(buffer.device_ptr, stream) == 0
+    return buffer
 
 
 def opened_devices() -> list[str]:

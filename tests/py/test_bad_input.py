@@ -6,6 +6,7 @@ public function, method or parameter without an entry in the tables below fails 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import inspect
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy
 import pytest
-from support import KIB, contents, filled, pattern
+from support import KIB, MIB, SIMULATED, contents, filled, how_of, pattern
 
 import tack_memory
 from tack_memory import _devices
@@ -375,6 +376,38 @@ def test_unknown_keywords_and_too_many_arguments_are_type_errors(name: str) -> N
             case.function()
     assert figures() == before
     release_adopted(name, case)
+
+
+NO_BLOCK: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "host memory": lambda block, host: (host, KIB),
+    "nothing": lambda block, host: (1 << 40, KIB),
+    "inside a block": lambda block, host: (block + 64, 64),
+    "larger than the block": lambda block, host: (block, 2 * MIB),
+}
+"""(address of a block of 1 MiB, address of host memory) -> what is wrongly said to be a block."""
+
+
+@pytest.mark.parametrize("device", SIMULATED)
+@pytest.mark.parametrize("wrong", NO_BLOCK)
+def test_what_is_no_block_of_the_driver_is_not_adopted(device: str, wrong: str) -> None:
+    from tack_memory._native import _fast
+
+    how, host = how_of(device), ctypes.create_string_buffer(MIB)
+    block = _fast.disown(filled(MIB, device))
+    pointer, nbytes = NO_BLOCK[wrong](block, ctypes.addressof(host))
+    kept = filled(KIB, device)
+    before = tack_memory.memory_info(device)
+    for reserved in (None, tack_memory.reserve(64, device)):
+        place: dict[str, object] = {"pointer": pointer}
+        with pytest.raises(ValueError, match=f"^{device} cannot adopt") as refused:
+            tack_memory.adopt(pointer, nbytes, device, how=how, reserved=reserved, into=(place, "pointer"))
+        assert place == {"pointer": pointer}, "the caller keeps it"
+        if wrong not in ("host memory", "nothing"):
+            assert f"{block + MIB:#x}" in str(refused.value), "where the block ends"
+    after = tack_memory.memory_info(device)
+    assert (after.in_use, after.spilled, after.reserved, after.spill_count) == (before.in_use, before.spilled, 0, before.spill_count)
+    tack_memory.adopt(block, MIB, device, how=how).free()
+    assert contents(kept) == pattern(KIB)
 
 
 SIMULATED_BY: dict[str, list[Wrong]] = {

@@ -13,9 +13,9 @@ from typing import Any
 import numpy
 import pytest
 from standin_host import DEVICE, STORAGE, Array, HostBuffer, array, array_over, backend, make, set_up
-from support import KIB, REAL, SIMULATED, contents, filled, pattern, run_python
+from support import KIB, REAL, SIMULATED, contents, doomed, filled, pattern, run_python
 
-from tack_memory import _logging, adopt, allocate, memory_info, synchronize
+from tack_memory import _logging, allocate, memory_info, synchronize
 from tack_memory._native import _fast
 
 
@@ -279,7 +279,7 @@ def test_what_is_kept_is_safe_also_where_no_export_can_be_had() -> None:
 
 def test_ctrl_c_in_a_log_handler_at_the_end_of_a_launch() -> None:
     """To export what is kept may bring word of something: log handlers run. What they raise reaches the program, and every hold is right."""
-    lost = adopt(1 << 40, 64, "sim:0", how="cuMemAllocAsync")
+    lost = doomed()
     _fast.configure(notify=lambda: None)  # type: ignore[call-arg]
     del lost  # the driver refuses to free it, and no call brings word of that yet
     synchronize("sim:0")

@@ -6,7 +6,7 @@ import json
 import logging
 
 import pytest
-from support import run_python
+from support import doomed, run_python
 
 import tack_memory
 from tack_memory import _logging
@@ -14,8 +14,8 @@ from tack_memory._native import _fast
 
 
 def lose_a_free() -> None:
-    """Drop a buffer whose memory the driver will refuse to free: it never gave it out."""
-    buffer = tack_memory.adopt(1 << 40, 64, "sim:0", how="cuMemAllocAsync")
+    """Drop a buffer whose memory the driver will refuse to free."""
+    buffer = doomed()
     del buffer
     tack_memory.synchronize("sim:0")
 
@@ -62,13 +62,12 @@ def test_a_handler_may_use_the_package_and_its_errors_are_its_own(monkeypatch: p
 LOSE = """
     import os, sys, time
     import tack_memory as tm
-    from support import SoftDriver, wait_until
+    from support import SoftDriver, doomed, wait_until
     from tack_memory import _logging
     from tack_memory._native import _fast
     soft = SoftDriver()
     def lose():
-        frees = soft.calls("cuMemFreeAsync")
-        buffer = tm.adopt(1 << 40, 64, "sim:0", how="cuMemAllocAsync")
+        buffer, frees = doomed(), soft.calls("cuMemFreeAsync")
         del buffer
         wait_until(lambda: soft.calls("cuMemFreeAsync") > frees, "the drainer frees nothing")  # in the background: no call brings word of it
         time.sleep(0.05)  # for the message of it; without one these tests would pass, and show nothing
@@ -103,7 +102,7 @@ def test_too_many_are_counted() -> None:
         + """
     _fast.configure(notify=lambda: None)  # as if nobody came for them
     for _ in range(70):
-        buffer = tm.adopt(1 << 40, 64, "sim:0", how="cuMemAllocAsync")
+        buffer = doomed()
         del buffer
         tm.synchronize("sim:0")
     """,

@@ -278,18 +278,21 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned 
 
 /* ---- facts about pointers ---- */
 
+/* Of any allocation, as the documentation says: pinned host memory is in the same space of addresses. */
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
 	struct soft_device *device;
 	struct soft_block_info info;
+	struct soft_host_range host;
 	ENTER(cuMemGetAddressRange_v2);
 	NEED_CONTEXT(device);
-	if (!soft_block_info(address, &info))
+	int is_block = soft_block_info(address, &info);
+	if (!is_block && !soft_host_find(address, &host))
 		return (CUresult)V_CUDA_ERROR_NOT_FOUND;
 	if (base)
-		*base = info.address;
+		*base = is_block ? info.address : host.address;
 	if (bytes)
-		*bytes = info.size;
+		*bytes = is_block ? info.size : host.bytes;
 	return CUDA_SUCCESS;
 }
 

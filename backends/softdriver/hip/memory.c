@@ -87,16 +87,19 @@ hipError_t hipHostGetFlags(unsigned int *flags, void *address)
 
 /* ---- facts about pointers ---- */
 
+/* AMD's runtime finds pinned host memory, too. */
 hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t address)
 {
 	struct soft_block_info info;
+	struct soft_host_range host;
 	ENTER(hipMemGetAddressRange);
-	if (!soft_block_info(hip_address(address), &info))
+	int is_block = soft_block_info(hip_address(address), &info);
+	if (!is_block && !soft_host_find(hip_address(address), &host))
 		return hip_result(SOFT_NOT_FOUND);
 	if (base)
-		*base = (hipDeviceptr_t)(uintptr_t)info.address;
+		*base = (hipDeviceptr_t)(uintptr_t)(is_block ? info.address : host.address);
 	if (bytes)
-		*bytes = info.size;
+		*bytes = is_block ? info.size : host.bytes;
 	return hip_result(SOFT_OK);
 }
 

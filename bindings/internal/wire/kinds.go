@@ -55,7 +55,7 @@ func KindOf(err error) Kind {
 		return Overlap
 	case errors.Is(err, gomem.ErrFreed):
 		return Freed
-	case is[*gomem.RangeError](err), is[*gomem.HowError](err), is[*gomem.StreamError](err), is[*engine.UnknownDeviceError](err), is[ValueError](err):
+	case is[*gomem.RangeError](err), is[*gomem.HowError](err), is[*gomem.BlockError](err), is[*gomem.StreamError](err), is[*engine.UnknownDeviceError](err), is[ValueError](err):
 		return Value
 	case is[*ordered.CaptureError](err):
 		return Capture

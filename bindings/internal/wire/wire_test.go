@@ -34,6 +34,7 @@ func TestEveryErrorHasItsKind(t *testing.T) {
 		{gomem.ErrFreed, Freed},
 		{&gomem.RangeError{}, Value},
 		{&gomem.HowError{}, Value},
+		{&gomem.BlockError{}, Value},
 		{&gomem.StreamError{Cause: &gomem.DriverError{Kind: gomem.ErrInvalidHandle}}, Value},
 		{&engine.UnknownDeviceError{Name: "x"}, Value},
 		{ValueError{"no"}, Value},

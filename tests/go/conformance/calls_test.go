@@ -48,6 +48,12 @@ var driverCalls = []struct {
 		s.blocks = s.blocks[1:]
 		return s.driver.Free(block)
 	}},
+	{"Examine of a host's block", func(s *scene) error {
+		if examiner, asks := s.driver.(gomem.Examiner); asks {
+			return examiner.Examine(s.blocks[0])
+		}
+		return nil
+	}},
 	{"CopyOut", func(s *scene) error { return s.driver.CopyOut(s.memory, s.a, blockBytes) }},
 	{"CopyIn", func(s *scene) error { return s.driver.CopyIn(s.a, s.memory, blockBytes) }},
 	{"CopyWithin", func(s *scene) error { return s.driver.CopyWithin(s.b, s.a, blockBytes) }},
@@ -119,7 +125,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 			for _, function := range f.functions(f.open(t, nil)) {
 				for _, code := range []int{f.codes.other, f.codes.full, f.codes.refused} {
 					if code == f.codes.refused && slices.Contains(f.noBlock, function) {
-						continue // see TestFreeOfWhatIsNoBlock
+						continue // see TestFreeOfWhatIsNoBlock and TestOnlyWholeBlocksAreAdopted
 					}
 					for nth := 1; f.failOnce(t, call, function, nth, code); nth++ {
 						faults++

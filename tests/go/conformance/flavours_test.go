@@ -65,7 +65,7 @@ type vendor struct {
 	silent  []string // functions whose failure nobody sees: they give no code, or it is not looked at
 	history []string // functions that an operation calls or not depending on what those before have left for reuse
 	fewest  int      // the matrix must fail at least so many functions in each state of a buffer
-	noBlock []string // functions that free, and for which codes.refused means: no block of ours, so that nobody tries again
+	noBlock []string // functions that free a block or tell of one, and for which codes.refused means: no block of ours, so that nobody tries again
 }
 
 // codes of the vendor.
@@ -85,6 +85,8 @@ type library interface {
 type host interface {
 	allocate(nbytes uint64) (address uint64)
 	free(address uint64)
+	pin(nbytes uint64) (address uint64) // host memory that the device can reach
+	unpin(address uint64)
 	context() uint64 // what SetStream takes beside a stream
 	stream() uint64
 	endStream(stream uint64)

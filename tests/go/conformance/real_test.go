@@ -59,6 +59,8 @@ var onReal = []struct {
 	{"FreesAreInOrder", TestFreesAreInOrder},
 	{"TheHostsStreamMayEndAfterTheAdoption", TestTheHostsStreamMayEndAfterTheAdoption},
 	{"FreedMemoryComesBackWithoutAnAllocation", TestFreedMemoryComesBackWithoutAnAllocation},
+	{"OnlyWholeBlocksAreAdopted", TestOnlyWholeBlocksAreAdopted},
+	{"MemoryOfAPoolIsAdopted", TestMemoryOfAPoolIsAdopted},
 	{"MemoryGoesBackToTheHost", TestMemoryGoesBackToTheHost},
 	{"Join", TestJoin},
 	{"HostsStream", TestHostsStream},

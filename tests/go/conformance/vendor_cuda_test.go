@@ -20,7 +20,7 @@ var cudaVendor = vendor{
 	codes:   codes{other: 999, full: 2, refused: 1, lost: 700},
 	history: []string{"cuEventCreate", "cuEventDestroy_v2"},
 	fewest:  4,
-	noBlock: []string{"cuMemFree_v2", "cuMemFreeAsync"},
+	noBlock: []string{"cuMemFree_v2", "cuMemFreeAsync", "cuMemGetAddressRange_v2"},
 }
 
 // cudaHost holds the device's primary context until the test ends: without anybody who does, all that is in it would go.
@@ -53,6 +53,13 @@ func (h cudaHost) allocate(nbytes uint64) (address uint64) {
 }
 
 func (h cudaHost) free(address uint64) { h.onContext(func() { h.Must("cuMemFree_v2", address) }) }
+
+func (h cudaHost) pin(nbytes uint64) (address uint64) {
+	h.onContext(func() { address = h.Ask("cuMemAllocHost_v2", nbytes) })
+	return address
+}
+
+func (h cudaHost) unpin(address uint64) { h.onContext(func() { h.Must("cuMemFreeHost", address) }) }
 
 func (h cudaHost) keepAll() {
 	attribute, value := everything(h.t)

@@ -21,7 +21,7 @@ var hipVendor = vendor{
 	silent:  []string{"hipGetErrorName", "hipGetLastError"},
 	history: []string{"hipEventCreateWithFlags", "hipEventDestroy", "hipDeviceSynchronize"},
 	fewest:  4,
-	noBlock: []string{"hipFree", "hipFreeAsync"},
+	noBlock: []string{"hipFree", "hipFreeAsync", "hipMemGetAddressRange"},
 }
 
 type hipHost struct {
@@ -46,6 +46,13 @@ func (h hipHost) allocate(nbytes uint64) (address uint64) {
 }
 
 func (h hipHost) free(address uint64) { h.onDevice(func() { h.Must("hipFree", address) }) }
+
+func (h hipHost) pin(nbytes uint64) (address uint64) {
+	h.onDevice(func() { address = h.Ask("hipHostMalloc", nbytes, 0) })
+	return address
+}
+
+func (h hipHost) unpin(address uint64) { h.onDevice(func() { h.Must("hipHostFree", address) }) }
 
 func (h hipHost) keepAll() {
 	attribute, value := everything(h.t)

@@ -132,6 +132,12 @@ func (h levelZeroHost) allocate(nbytes uint64) (address uint64) {
 
 func (h levelZeroHost) free(address uint64) { h.Must("zeMemFree", theirs.context, address) }
 
+func (h levelZeroHost) pin(nbytes uint64) (address uint64) {
+	return h.AskLast("zeMemAllocHost", theirs.context, h.desc(0x16), nbytes, 0)
+}
+
+func (h levelZeroHost) unpin(address uint64) { h.free(address) }
+
 func (h levelZeroHost) context() uint64 { return theirs.context }
 
 // stream is an immediate list that is not in order: the host orders its own work by barriers.

@@ -105,6 +105,15 @@ func (p roomProbe) Room(live, nbytes uint64) (room uint64, err error) {
 	return p.overcommits.Room(live, nbytes)
 }
 
+// Examine passes on a question about memory that is to become ours.
+func (p *probe) Examine(block gomem.Block) error {
+	p.look()
+	if examiner, asked := p.Driver.(gomem.Examiner); asked {
+		return examiner.Examine(block)
+	}
+	return nil
+}
+
 // Adopt passes on what a driver wants to know of memory that becomes ours.
 func (p *probe) Adopt(block gomem.Block) error {
 	if adopter, told := p.Driver.(gomem.Adopter); told {

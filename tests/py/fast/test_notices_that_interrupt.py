@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support import KIB, books_of, contents, filled, pattern
+from support import KIB, books_of, contents, doomed, filled, pattern
 
 import tack_memory
 from tack_memory import _logging
@@ -51,8 +51,8 @@ def on_word() -> Iterator[Callable[[Callable[[], None]], Handler]]:
 
 
 def lose_a_free() -> None:
-    """The driver refuses to free what it never gave out; no call brings word of that here."""
-    buffer = tack_memory.adopt(1 << 40, 64, DEVICE, how="cuMemAllocAsync")
+    """The driver refuses to free what it has got back already; no call brings word of that here."""
+    buffer = doomed(DEVICE)
     _fast.configure(notify=lambda: None)  # type: ignore[call-arg]
     try:
         del buffer

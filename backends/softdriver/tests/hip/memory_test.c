@@ -278,6 +278,9 @@ TEST(what_a_pointer_is)
 	CHECK(base == block);
 	EQUAL(bytes, 1000);
 	OK(hip.hipMemGetAddressRange(NULL, NULL, block));
+	OK(hip.hipMemGetAddressRange(&base, &bytes, pinned + 99));
+	CHECK(base == pinned);
+	EQUAL(bytes, 100);
 	RETURNS(V_hipErrorNotFound, hip.hipMemGetAddressRange(&base, &bytes, plain));
 	OK(hip.hipFree(block));
 	RETURNS(V_hipErrorNotFound, hip.hipMemGetAddressRange(&base, &bytes, block));
