@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tack-memory/tack-memory/backends/cuda"
+	"github.com/tack-memory/tack-memory/backends/dl"
 	"github.com/tack-memory/tack-memory/gomem"
 	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
@@ -344,4 +345,35 @@ func TestPoolCallsNeedNoContext(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWithoutTheFunctionTheCallerIsBelieved: a driver that cannot tell what lies at an address lets everything be adopted.
+func TestWithoutTheFunctionTheCallerIsBelieved(t *testing.T) {
+	r := open(t, nil, 0)
+	r.free(r.allocate(1), 1)
+	none := gomem.Block{Address: 0x10000, Bytes: 64, How: gomem.HowCUDA}
+	var refused *gomem.BlockError
+	require.ErrorAs(t, r.driver.Examine(none), &refused)
+	extra := soft.Compile(t, "int nothing;\n")
+	library, err := cuda.Load(soft.Patched{Loader: dl.System, Extra: extra, Hidden: "cuMemGetAddressRange_v2"}, []dl.Candidate{{Name: soft.Library(t, soft.CUDA)}})
+	require.NoError(t, err)
+	blind, err := library.Open("sim:0", 0)
+	require.NoError(t, err)
+	require.NoError(t, blind.Examine(none))
+	require.NoError(t, blind.Close())
+}
+
+// TestHostMemoryThatTheDriverKnows: pinned memory has a range like a block, and is refused by its kind.
+func TestHostMemoryThatTheDriverKnows(t *testing.T) {
+	r := open(t, nil, 0)
+	r.free(r.allocate(1), 1)
+	onContext(t, r, func() {
+		pinned := r.host.Ask("cuMemAllocHost_v2", 100)
+		err := r.driver.Examine(gomem.Block{Address: pinned, Bytes: 100, How: gomem.HowCUDA})
+		var refused *gomem.BlockError
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, gomem.Allocation{Base: pinned, Bytes: 100, Host: true}, refused.Found)
+		assert.ErrorContains(t, err, "is host memory; only device memory can be adopted")
+		r.host.Must("cuMemFreeHost", pinned)
+	})
 }

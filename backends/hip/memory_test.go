@@ -299,3 +299,23 @@ func TestDisownedBlocksAreNotKept(t *testing.T) {
 		assert.Zero(t, r.cached())
 	})
 }
+
+// TestHostMemoryThatTheRuntimeKnows: pinned memory has a range like a block, and is refused by its kind, whose number is another one before HIP 6.
+func TestHostMemoryThatTheRuntimeKnows(t *testing.T) {
+	for _, version := range []int64{50221153, 60342134, 70253211} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			r := open(t, settings{"driver_version": version}, 0)
+			onThread(r, func() {
+				r.drop(r.allocate(1), 1)
+				pinned, block := r.host.Ask("hipHostMalloc", 100, 0), r.host.Ask("hipMalloc", 100)
+				require.NoError(t, r.driver.Examine(gomem.Block{Address: block, Bytes: 100, How: gomem.HowHIP}))
+				err := r.driver.Examine(gomem.Block{Address: pinned, Bytes: 100, How: gomem.HowHIP})
+				var refused *gomem.BlockError
+				require.ErrorAs(t, err, &refused)
+				assert.Equal(t, gomem.Allocation{Base: pinned, Bytes: 100, Host: true}, refused.Found)
+				r.host.Must("hipFree", block)
+				r.host.Must("hipHostFree", pinned)
+			})
+		})
+	}
+}

@@ -137,9 +137,9 @@
 	"Parameters\n" \
 	"----------\n" \
 	"ptr : int\n" \
-	"    Address on the device, as the allocating call gave it.\n" \
+	"    Address on the device, as the allocating call gave it: the beginning of a block.\n" \
 	"nbytes : int\n" \
-	"    Its size in bytes.\n" \
+	"    Its size in bytes; not more than the block has.\n" \
 	"device : device, optional\n" \
 	"    Where it lies; by default the current one.\n" \
 	"how : {\"cuMemAlloc\", \"cuMemAllocAsync\", \"hipMalloc\", \"hipMallocAsync\", \"zeMemAllocDevice\", \"host\"}\n" \
@@ -165,7 +165,8 @@
 	"DeviceMemoryError\n" \
 	"    It would pass a strict budget.\n" \
 	"ValueError, TypeError\n" \
-	"    Memory that is ours already or overlaps ours; a call whose memory this device cannot free; wrong arguments.\n" \
+	"    Memory that is ours already or overlaps ours; a call whose memory this device cannot free; what the driver says is no block of device memory,\n" \
+	"    lies inside one, or ends beyond it (with how=\"host\" nobody is asked); wrong arguments. Nothing changed, and the caller keeps the memory.\n" \
 	"ForkError\n" \
 	"    In a forked child process.\n" \
 	"\n" \

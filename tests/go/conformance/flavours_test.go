@@ -65,7 +65,7 @@ type vendor struct {
 	silent  []string // functions whose failure nobody sees: they give no code, or it is not looked at
 	history []string // functions that an operation calls or not depending on what those before have left for reuse
 	fewest  int      // the matrix must fail at least so many functions in each state of a buffer
-	noBlock []string // functions that free a block or tell of one, and for which codes.refused means: no block of ours, so that nobody tries again
+	noBlock []string // functions that free, and for which codes.refused means: no block of ours, so that nobody tries again
 }
 
 // codes of the vendor.

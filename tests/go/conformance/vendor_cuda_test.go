@@ -20,7 +20,7 @@ var cudaVendor = vendor{
 	codes:   codes{other: 999, full: 2, refused: 1, lost: 700},
 	history: []string{"cuEventCreate", "cuEventDestroy_v2"},
 	fewest:  4,
-	noBlock: []string{"cuMemFree_v2", "cuMemFreeAsync", "cuMemGetAddressRange_v2"},
+	noBlock: []string{"cuMemFree_v2", "cuMemFreeAsync"},
 }
 
 // cudaHost holds the device's primary context until the test ends: without anybody who does, all that is in it would go.

@@ -21,7 +21,7 @@ var hipVendor = vendor{
 	silent:  []string{"hipGetErrorName", "hipGetLastError"},
 	history: []string{"hipEventCreateWithFlags", "hipEventDestroy", "hipDeviceSynchronize"},
 	fewest:  4,
-	noBlock: []string{"hipFree", "hipFreeAsync", "hipMemGetAddressRange"},
+	noBlock: []string{"hipFree", "hipFreeAsync"},
 }
 
 type hipHost struct {

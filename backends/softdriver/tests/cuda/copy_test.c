@@ -191,6 +191,7 @@ TEST(host_memory_registration)
 	unsigned char *memory = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	void *ours;
 	CUdeviceptr device, a;
+	size_t bytes;
 	unsigned type;
 	start();
 	OK(cu.cuMemHostRegister_v2(memory + 4096, 8192, 0));
@@ -214,6 +215,9 @@ TEST(host_memory_registration)
 	EQUAL(device, (uintptr_t)ours);
 	OK(cu.cuPointerGetAttribute(&type, (CUpointer_attribute)V_CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device + 99));
 	EQUAL(type, V_CU_MEMORYTYPE_HOST);
+	OK(cu.cuMemGetAddressRange_v2(&a, &bytes, device + 99)); /* an allocation, though not of device memory */
+	EQUAL(a, device);
+	EQUAL(bytes, 100);
 	RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuMemHostGetDevicePointer_v2(&device, memory + 30000, 0));
 	OK(cu.cuMemFreeHost(ours));
 	RETURNS(V_CUDA_ERROR_INVALID_VALUE, cu.cuMemFreeHost(ours));
@@ -254,6 +258,7 @@ TEST(facts_about_pointers)
 	EQUAL(base, a);
 	EQUAL(bytes, 1000);
 	RETURNS(V_CUDA_ERROR_NOT_FOUND, cu.cuMemGetAddressRange_v2(&base, &bytes, a + 1000));
+	RETURNS(V_CUDA_ERROR_NOT_FOUND, cu.cuMemGetAddressRange_v2(&base, &bytes, (CUdeviceptr)(uintptr_t)&local));
 	OK(cu.cuPointerGetAttribute(&pool, (CUpointer_attribute)V_CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, a));
 	OK(cu.cuDeviceGetDefaultMemPool(&want, 0));
 	CHECK(pool == want);
