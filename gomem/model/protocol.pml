@@ -12,7 +12,8 @@
  *   P    opens and closes a peak scope, reads the books    WITH_P
  *   X    holds buffer 1, released by a thread without the GIL    WITH_X
  *   R    restores what is spilled without being a launch (restore_all)    WITH_R
- *   E    frees buffer 2 early, while the program still has it (Buffer.free)    WITH_E, not with D
+ *   E    frees buffer 2 early, while the program still has it (Buffer.free)    WITH_E, not with D; or hands its memory out to whoever had it before
+ *        (disown)    WITH_E DISOWN. The worst that the new owner can do is to free it at once, and so it does here
  *
  * Memory: launch counts are plain loads and stores under the GIL that pass through a store buffer (drained at any time); the spiller's membarrier
  * drains all of them. -DATOM: atomic counts (no membarrier in the kernel). -DNOGIL: a free-threaded interpreter (atomic counts as well).
@@ -38,6 +39,9 @@
  *   NODROPCHK      the commit of a spill ignores that the buffer was dropped meanwhile
  *   NODROPCHKIN    the commit of a restore stores the whole word, instead of a compare-and-swap that fails when dropped
  *   NOBUSY         an early free does not look whether another thread is on its way into the slow path with the buffer's index
+ *   TWOHOLDS       DISOWN lets go of the moving lock between the restore and the step that takes the buffer
+ *   HANDBUSY       DISOWN does not look whether the memory is in use
+ *   HANDSTALE      DISOWN does not bring the buffer back first
  *   HOSTNOPIN      a host write looks at the state and writes without a pin
  *   PLAINNOGIL     plain counts without the GIL
  *   LATEADD        a commit changes the state before it raises the new book (harmless under the books lock; expected: no error)
@@ -217,17 +221,55 @@ proctype E() { LOCALS;                 /* marks as a spill does, then drops unde
   GIL_UNLOCK(3);
   if
   :: ok ->
+#ifdef DISOWN
+     atomic { my = nextt; nextt = (nextt + 1) % 4; own_ = 1 << 2 };     /* as a launch on its slow path */
+     (serving == my);
+     do
+     :: DEVLOCK(3);
+#ifdef HANDSTALE
+        w = 1;
+#else
+        adm[2]++; restore(3, 2, w, 1); adm[2]--;
+#endif
+        if :: w -> w = 0; break :: else -> DEVUNLOCK(3); (LETGO(0) && LETGO(1) && LETGO(2)) fi
+     od;
+#ifdef TWOHOLDS
+     DEVUNLOCK(3); DEVLOCK(3);
+#endif
+#else
      DEVLOCK(3);
+#endif
      atomic { old_ = (st[2] == RES); if :: old_ -> st[2] = SPG :: else fi };
+#ifdef DISOWN
+     assert(st[2] == SPG);                              /* nobody moved it: since it came back the moving lock was not let go of */
+#endif
 #if !defined(NOMEMB) && !defined(ATOM)
      flush(0); flush(1);
 #endif
      readcounts(2);
+#ifdef HANDBUSY
+     h_ = 0;
+#endif
      if
      :: h_ -> COV(15); atomic { if :: old_ -> st[2] = RES :: else fi; h_ = 0; ok = 0 }     /* BufferError: nothing changed */
-     :: else -> dropmark(2); atomic { bl == 0 -> freerec(2) }
+     :: else ->
+#ifdef DISOWN
+        if :: 1 :: 1 -> ok = 0 fi;                      /* the last step may be refused (ErrNotNow): last_step.pml */
+        if
+        :: !ok -> st[2] = RES                           /* nothing changed */
+        :: else -> atomic { COV(18); assert(dev[2] && dval[2] == val[2]) };     /* model: disown.take - the address is the caller's, with what was written last */
+           dropmark(2); atomic { bl == 0 -> freerec(2) }
+        fi
+#else
+        dropmark(2); atomic { bl == 0 -> freerec(2) }
+#endif
      fi;
+#ifdef DISOWN
+     unmark(); DEVUNLOCK(3);
+     atomic { serving = (serving + 1) % 4; my = 0; own_ = 0 };
+#else
      DEVUNLOCK(3);
+#endif
      atomic { GILFREE(3) -> GIL_TAKE(3); nowhere = ok; gone = ok; old_ = 0; ok = 0 };
      GIL_UNLOCK(3)
   :: else -> COV(16)
