@@ -67,27 +67,21 @@ func Devices() (json string, err error) {
 	return toJSON(engine.Describe())
 }
 
-// Report says what holds a device's memory, as JSON: {device, info, holders, unspillable, host_pool}. It asks the driver for its figures
-// and waits for a spill or restore that is under way.
+// Report says what holds a device's memory, as JSON: {device, info, holders, unspillable, host_pool}; all but host_pool, which is of all devices, are of one
+// moment (gomem.Report). It asks the driver for its figures and waits for a spill or restore that is under way.
 func Report(index int64) (json string, err error) {
 	defer rescue(&err)
 	device, err := deviceAt(index)
 	if err != nil {
 		return "", failure(err)
 	}
-	info, err := device.Info(true)
+	told, err := device.Report()
 	if err != nil {
 		return "", failure(err)
 	}
-	holders, err := device.Holders(0)
-	if err != nil {
-		return "", failure(err)
-	}
-	unspillable, err := device.Unspillable()
-	if err != nil {
-		return "", failure(err)
-	}
-	return toJSON(report{Device: device.Name(), Info: infoOf(info), Holders: wire.Holders(holders), Unspillable: unspillable, HostPool: hostPool()})
+	return toJSON(report{
+		Device: device.Name(), Info: infoOf(told.Info), Holders: wire.Holders(told.Holders), Unspillable: told.Unspillable, HostPool: hostPool(),
+	})
 }
 
 // Holders lists what holds a device's memory as JSON, grouped by label and origin, the largest first: {label, origin, device, bytes,
@@ -118,7 +112,9 @@ func RecordEvents(index int64, capacity int64) (err error) {
 	if capacity < 0 || capacity > 1<<26 {
 		return failure(wire.ValueError{Text: fmt.Sprintf("capacity must be between 0 and 2**26 events, and is %d", capacity)})
 	}
-	device.RecordEvents(int(capacity))
+	if err := device.RecordEvents(int(capacity)); err != nil {
+		return failure(err)
+	}
 	return nil
 }
 
@@ -131,6 +127,16 @@ func Events(index int64) (json string, err error) {
 		return "", failure(err)
 	}
 	return toJSON(eventsOf(device.Events()))
+}
+
+// EventCount says how many events of a device were recorded since RecordEvents, those that were overwritten included.
+func EventCount(index int64) (count int64, err error) {
+	defer rescue(&err)
+	device, err := deviceAt(index)
+	if err != nil {
+		return 0, failure(err)
+	}
+	return device.EventCount(), nil
 }
 
 // SetMaxWait sets how long a launch waits for other launches of a device that make no progress; 0: the default.

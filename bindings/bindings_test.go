@@ -133,7 +133,13 @@ func TestEvents(t *testing.T) {
 		assert.Contains(t, told.Events[2], key)
 	}
 	assert.Zero(t, told.Lost)
+	count, err := EventCount(index)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, count)
 	require.NoError(t, RecordEvents(index, 0))
+	count, err = EventCount(index)
+	require.NoError(t, err)
+	assert.Zero(t, count)
 	text, err = Events(index)
 	decode(t, text, err, &told)
 	assert.Empty(t, told.Events)
@@ -164,6 +170,7 @@ func TestBadArguments(t *testing.T) {
 		"holders":         second(Holders(99, 1)),
 		"holders limit":   second(Holders(index, -1)),
 		"events":          second(Events(99)),
+		"event count":     second(EventCount(99)),
 		"record":          RecordEvents(99, 1),
 		"record negative": RecordEvents(index, -1),
 		"record too many": RecordEvents(index, 1<<40),

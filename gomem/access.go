@@ -12,7 +12,7 @@ import (
 // ErrFreed, ErrCancelled, *LostError, and the driver's.
 func (d *Device) CopyToHost(index uint32, offset uint64, host unsafe.Pointer, nbytes uint64, w Wait) error {
 	return d.access(index, offset, nbytes, w,
-		func(address uint64) error { return d.copyOut(host, address, nbytes, w.Cancel) },
+		func(address uint64) error { return d.copyOut(host, address, nbytes, w) },
 		func(copied unsafe.Pointer) error { return copyMemoryUntil(host, copied, nbytes, w.Cancel) })
 }
 
@@ -20,7 +20,7 @@ func (d *Device) CopyToHost(index uint32, offset uint64, host unsafe.Pointer, nb
 // cancelled copy has written a part.
 func (d *Device) CopyFromHost(index uint32, offset uint64, host unsafe.Pointer, nbytes uint64, w Wait) error {
 	return d.access(index, offset, nbytes, w,
-		func(address uint64) error { return d.copyIn(address, host, nbytes, w.Cancel) },
+		func(address uint64) error { return d.copyIn(address, host, nbytes, w) },
 		func(copied unsafe.Pointer) error { return copyMemoryUntil(copied, host, nbytes, w.Cancel) })
 }
 

@@ -455,7 +455,7 @@ func ordered(holders []gomem.Holder) []gomem.Holder {
 
 func TestEventsTellWhatHappened(t *testing.T) {
 	b := open(t, fakedriver.Options{})
-	b.RecordEvents(100)
+	require.NoError(t, b.RecordEvents(100))
 	b.budget(15*kib, false)
 	x := b.allocate(10 * kib)
 	y := b.allocate(10 * kib)
@@ -471,7 +471,7 @@ func TestEventsTellWhatHappened(t *testing.T) {
 	}
 	require.Equal(t, []gomem.EventKind{gomem.EventBudget, gomem.EventAllocate, gomem.EventSpill, gomem.EventAllocate, gomem.EventSpill, gomem.EventRestore,
 		gomem.EventFree, gomem.EventFree}, kinds)
-	b.RecordEvents(0)
+	require.NoError(t, b.RecordEvents(0))
 	events, _ = b.Events()
 	require.Empty(t, events)
 }

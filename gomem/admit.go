@@ -22,7 +22,7 @@ func (d *Device) Admit(indexes []uint32, w Wait) (err error) {
 	}
 	requested := d.sizeOf(indexes)
 	err = d.slowly(w, requested, func() error {
-		if err := d.neverFitsLocked(requested); err != nil {
+		if err := d.neverFitTogetherLocked(indexes); err != nil {
 			return err
 		}
 		for _, index := range indexes {
@@ -117,6 +117,17 @@ func (d *Device) sizeOf(indexes []uint32) int64 {
 		}
 	}
 	return sum
+}
+
+// neverFitTogetherLocked is neverFitsLocked for buffers that are to be resident at one time. It refuses nothing where they all are, or are only marked: they
+// may have come before a budget, or passed a soft one, and need no room.
+func (d *Device) neverFitTogetherLocked(indexes []uint32) error {
+	for _, index := range indexes {
+		if d.registry.record(index).is(Spilled) {
+			return d.neverFitsLocked(d.sizeOf(indexes))
+		}
+	}
+	return nil
 }
 
 // neverFitsLocked refuses what cannot fit, before anything moves: more than the device has, or more than a strict budget.

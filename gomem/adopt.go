@@ -24,7 +24,8 @@ type reservation struct {
 }
 
 // Reserve makes room for nbytes within the budget, before a host allocates as much by itself; on the device, too, where the host's allocation would not
-// fail without it (Overcommitter). They count as reserved until the token is given to Adopt or Unreserve. Errors as for Allocate.
+// fail without it (Overcommitter). They count as reserved until the token is given to Adopt or Unreserve (model: launch.ticket, restore.room). Errors as for
+// Allocate.
 func (d *Device) Reserve(nbytes uint64, o AllocateOptions) (token uint64, err error) {
 	defer d.guard(&err)
 	return d.promise(nbytes, o, Block{}, d.roomForHost)
@@ -74,6 +75,9 @@ func (d *Device) reserveRoom(nbytes int64, o AllocateOptions) error {
 		d.garbageCollected()
 	}
 	d.drain()
+	if total := d.total.Load(); !o.there && total != Unknown && nbytes > total { // what is there already need not be looked up in a figure
+		return d.memoryError(ReasonTooLarge, nbytes, nil)
+	}
 	if d.quickReserve(nbytes) {
 		return nil
 	}
@@ -123,8 +127,9 @@ type AdoptOptions struct {
 	Origin    uint32 // Intern
 }
 
-// Adopt takes over device memory. With a token of as many bytes it waits for no lock. Errors: *OverlapError when it is ours already or overlaps ours,
-// *HowError when this device cannot free what that call allocated, *BlockError when the driver knows no such block, *MemoryError under a strict budget, the driver's; the caller keeps the memory then.
+// Adopt takes over device memory (model: new.build, new.commit). With a token of as many bytes it waits for no lock. Errors: *OverlapError when it is ours
+// already or overlaps ours, *HowError when this device cannot free what that call allocated, *BlockError when the driver knows no such block, *MemoryError
+// under a strict budget, the driver's; the caller keeps the memory then.
 func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, err error) {
 	defer d.guard(&err)
 	reserved := d.takeToken(o.Token)
@@ -277,10 +282,10 @@ func (d *Device) DisownIf(index uint32, w Wait, now func() bool) (address uint64
 		return 0, err
 	}
 	r, c, one := d.registry.record(index), d.registry.cold(index), [1]uint32{index}
-	// Restored and taken in one hold of the lock: in two, another call could spill the buffer in between, and several Disowns under a full device
-	// could do so to each other for ever.
+	// Restored and taken in one hold of the lock: in two, another call could spill the buffer in between (model: mutation TWOHOLDS), and several
+	// Disowns under a full device could do so to each other for ever.
 	err = d.slowly(w, int64(r.Size), func() error {
-		if err := d.neverFitsLocked(int64(r.Size)); err != nil {
+		if err := d.neverFitTogetherLocked(one[:]); err != nil {
 			return err
 		}
 		atomic.AddUint32(&r.Admitted, 1)
@@ -303,7 +308,7 @@ func (d *Device) DisownIf(index uint32, w Wait, now func() bool) (address uint64
 			r.transition(Spilling, Resident)
 			return cmp.Or(w.Cancel.err(), ErrNotNow)
 		}
-		address = r.Address
+		address = r.Address // model: disown.take
 		d.tellDisowned(Block{Address: address, Bytes: r.Size, How: c.how})
 		d.letGo(r)
 		c.device = false // nothing to free

@@ -43,11 +43,19 @@ func (d *Device) CloseScopeAtPeak(s *Scope, give func([]Holder)) {
 const recordsPerLock = 16
 
 // liveAt groups what was on the device at a moment that is kept (beginReadingLocked).
+func (d *Device) liveAt(moment uint64) []Holder {
+	groups := holderGroups{device: d.name}
+	d.eachLiveAt(moment, func(s *stay, _ bool) { groups.add(s) })
+	return groups.sorted()
+}
+
+// eachLiveAt calls f for each buffer that was on the device at a moment that is kept, and whether it still is; also for each that lay in host memory, while a report is
+// made: with the moving lock nothing goes there or comes back, and d.ended.spilled has those that were let go of. f is called without the books' lock.
 //
 // First come the stays that go on, then those that ended. A buffer may leave in between, or after it was looked at. So it is remembered when each part
 // of the records was looked at: a stay that ended after that was counted there, one that ended before was not.
-func (d *Device) liveAt(moment uint64) []Holder {
-	groups := holderGroups{device: d.name}
+func (d *Device) eachLiveAt(moment uint64, f func(s *stay, goesOn bool)) {
+	withSpilled := d.ended.spilled != nil
 	used := d.registry.used.Load() // records that are used for the first time from now on are of later buffers
 	looked := make([]uint64, (used+recordsPerLock-1)/recordsPerLock)
 	for part := range looked {
@@ -56,28 +64,32 @@ func (d *Device) liveAt(moment uint64) []Holder {
 		d.books.lock() // model: past.look
 		looked[part] = d.books.Sequence
 		for index := uint32(part) * recordsPerLock; index < min(used, uint32(part+1)*recordsPerLock); index++ {
-			if s, live := d.stayLocked(index); live && s.from <= moment {
+			if s, live := d.stayLocked(index); live && s.from <= moment && (!s.spilled || withSpilled) {
 				found[n] = s
 				n++
 			}
 		}
 		d.books.unlock()
 		for i := range found[:n] {
-			groups.add(&found[i])
+			f(&found[i], true)
 		}
 	}
 	d.books.lock() // model: past.ended
-	eachEnded := d.ended.allLocked()
+	eachEnded, eachSpilled := d.ended.allLocked(), func(func(*stay)) {}
+	if withSpilled {
+		eachSpilled = d.ended.spilled.allLocked()
+	}
 	d.books.unlock()
-	eachEnded(func(s *stay) {
+	wasLeft := func(s *stay) {
 		if s.contains(moment) && s.to <= looked[s.index/recordsPerLock] {
-			groups.add(s)
+			f(s, false)
 		}
-	})
-	return groups.sorted()
+	}
+	eachEnded(wasLeft)
+	eachSpilled(wasLeft)
 }
 
-// stayLocked is the stay of a buffer that is on the device; it has no end yet. The books' lock is held: then a buffer that is not dropped stays
+// stayLocked is the stay of a buffer that is on the device, or in host memory; it has no end yet. The books' lock is held: then a buffer that is not dropped stays
 // so, and its cold half is its own.
 func (d *Device) stayLocked(index uint32) (s stay, live bool) {
 	r := d.registry.record(index)
@@ -85,7 +97,8 @@ func (d *Device) stayLocked(index uint32) (s stay, live bool) {
 		return s, false
 	}
 	c := d.registry.cold(index)
-	return stay{from: c.entered, bytes: int64(r.Size), label: c.label, origin: c.origin, index: index}, c.book == bookInUse
+	s = stay{from: c.entered, bytes: int64(r.Size), label: c.label, origin: c.origin, index: index, spilled: c.book == bookSpilled}
+	return s, c.book != bookNone
 }
 
 // holderGroups adds up stays by label and origin.
@@ -109,7 +122,11 @@ func (g *holderGroups) add(s *stay) {
 	}
 	g.last.Count++
 	g.last.Bytes += s.bytes
-	g.last.Resident += s.bytes
+	if s.spilled {
+		g.last.Spilled += s.bytes
+	} else {
+		g.last.Resident += s.bytes
+	}
 }
 
 func (g *holderGroups) sorted() []Holder {

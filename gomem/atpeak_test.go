@@ -189,7 +189,7 @@ func TestAtPeakAgainstAReplayOfAllEvents(t *testing.T) {
 		var live []uint32
 		closed := 0
 		for range gomem.Fewer(6000, 1500) {
-			b.RecordEvents(1000)
+			require.NoError(t, b.RecordEvents(1000))
 			switch op := random.IntN(20); {
 			case op < 7:
 				label, origin := name(), name()

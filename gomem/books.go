@@ -1,6 +1,7 @@
 package gomem
 
 import (
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -41,9 +42,15 @@ func (b *Books) unlock() {
 // where its thread loses the processor between the two, the clock goes back by what others ticked meanwhile. Only the order of those uses suffers.
 func (b *Books) tick() uint64 { return atomic.AddUint64(&b.Clock, 1) }
 
+// countableLocked reports whether n bytes more can be counted. Each rise of a counter was asked so, or moves bytes from another counter, so the sum of the
+// three, and of any two, never passes the range of int64.
+func (b *Books) countableLocked(n int64) bool {
+	return n <= math.MaxInt64-(b.InUse+b.Reserved+b.Spilled)
+}
+
 // reserveLocked counts n bytes that are about to be allocated, if the budget has room for them. For none there always is, also above the budget.
 func (b *Books) reserveLocked(n int64) bool {
-	if b.Budget >= 0 && n > 0 && b.InUse+b.Reserved+n > b.Budget {
+	if !b.countableLocked(n) || b.Budget >= 0 && n > 0 && b.InUse+b.Reserved+n > b.Budget {
 		return false
 	}
 	b.Reserved += n
@@ -170,8 +177,14 @@ type Info struct {
 func (d *Device) Info(askDriver bool) (info Info, err error) {
 	defer d.guard(&err)
 	d.books.lock()
-	info.Books = d.books.copyLocked()
+	books := d.books.copyLocked()
 	d.books.unlock()
+	return d.infoOf(books, askDriver)
+}
+
+// infoOf adds to a copy of the books what is not in them.
+func (d *Device) infoOf(books Books, askDriver bool) (info Info, err error) {
+	info.Books = books
 	info.Live = info.AllocateCount - info.FreeCount
 	info.Unfreed = d.Unfreed()
 	info.HostCopies, info.HostPooled = d.pool.Bytes()

@@ -60,7 +60,7 @@ var refusals = map[string]func(w *faultWorld) error{
 	"Trim":        func(w *faultWorld) error { _, err := w.Trim(); return err },
 	"Stream":      func(w *faultWorld) error { _, err := w.Stream(); return err },
 	"SetStream":   func(w *faultWorld) error { return w.SetStream(0, 0) },
-	"Join":        func(w *faultWorld) error { return w.Join(3, 0) },
+	"Join":        func(w *faultWorld) error { return w.Join(3, 0, gomem.Wait{}) },
 	"ForeignToHost": func(w *faultWorld) error {
 		var got byte
 		return w.ForeignToHost(unsafe.Pointer(&got), 1<<40, 1, gomem.Wait{})
@@ -119,7 +119,7 @@ func TestPanicBreaksTheDevice(t *testing.T) {
 			name  string
 			again bool
 			run   func(w *faultWorld) (func(), error)
-		}{"join", true, func(w *faultWorld) (func(), error) { return nil, w.Join(3, 0) }})
+		}{"join", true, func(w *faultWorld) (func(), error) { return nil, w.Join(3, 0, gomem.Wait{}) }})
 	for _, op := range operations {
 		w := newFaultWorld(t, options)
 		hosts, before := 0, map[string]int{}
@@ -216,7 +216,7 @@ func TestPanicWakesWhoeverWaits(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			w.driver.Panic(fakedriver.Join, 1)
-			begin(func() error { return w.Join(3, 0) })
+			begin(func() error { return w.Join(3, 0, gomem.Wait{}) })
 		}
 		time.Sleep(5 * time.Millisecond) // so that most of them do wait; whoever does not is refused all the same
 		close(panicNow)

@@ -23,7 +23,7 @@ func (d *Device) SetBudget(nbytes int64, strict bool, w Wait) (previous int64, p
 
 // SpillToBudget spills what can be spilled at once until the device is within its budget, and returns the bytes freed. A soft budget may have been passed
 // by what was held; when that is held no longer, nothing is spilled before something else needs device memory, and this does it now. It waits for no
-// launch or hold, and leaves the driver's cache alone. Errors as for SetBudget.
+// launch or hold, and leaves the driver's cache alone (model: spill.mark to spill.free, unlock.recheck). Errors as for SetBudget.
 func (d *Device) SpillToBudget(w Wait) (freed uint64, err error) {
 	defer d.guard(&err)
 	if err := d.refusal(); err != nil {

@@ -57,6 +57,9 @@ func (c *Cancel) Done() <-chan struct{} {
 type Wait struct {
 	// Cancel ends the call; nil: nothing does.
 	Cancel *Cancel
+	// Ask says that the call must not wait for what is queued on the device's stream: where it would, it returns ErrStillRuns, and the caller asks again
+	// from where it can be ended.
+	Ask bool
 	// Nested says that the calling thread has launches or holds open already. Such a call never waits for those of others, who may
 	// be waiting for this thread's: it fails instead.
 	Nested bool

@@ -112,7 +112,7 @@ func (d *Device) checkLocked() error {
 // bytesAtLocked is the plain sum of what liveAt groups. The books' lock is held, and the lock of the stays that ended.
 func (d *Device) bytesAtLocked(moment uint64) (sum int64) {
 	d.registry.each(func(r *Record, _ *cold) bool {
-		if s, live := d.stayLocked(r.Index); live && s.from <= moment {
+		if s, live := d.stayLocked(r.Index); live && !s.spilled && s.from <= moment {
 			sum += s.bytes
 		}
 		return true

@@ -111,7 +111,8 @@ func (d *Device) Name() string { return d.name }
 // Driver is the driver given to NewDevice. It stays the device's.
 func (d *Device) Driver() Driver { return d.driver }
 
-// Books is the device's counters, at an address that C may keep until Close.
+// Books is the device's counters, at an address that stays for ever: the page is not unmapped by Close, for C reads it without asking, and the figures of a
+// closed device can be read.
 func (d *Device) Books() *Books { return d.books }
 
 // Record is the record of a live buffer, at an address that C may keep until the buffer is dropped.
@@ -161,12 +162,24 @@ func (d *Device) Trim() (released uint64, err error) {
 	return released, err
 }
 
-// RecordEvents keeps the newest `capacity` events of this device from now on; 0 turns it off.
-func (d *Device) RecordEvents(capacity int) {
-	ring := newEventRing(capacity)
+// RecordEvents keeps the newest `capacity` events of this device from now on; 0 turns it off. The error is a *HostMemoryError: what was recorded before goes
+// on.
+func (d *Device) RecordEvents(capacity int) error {
+	ring, err := newEventRing(capacity)
+	if err != nil {
+		return fmt.Errorf("%s: no memory to record %d events in: %w", d.name, capacity, err)
+	}
+	d.keepEvents(ring)
+	return nil
+}
+
+// keepEvents records events in this ring from now on (nil: in none), and ends the one before.
+func (d *Device) keepEvents(ring *eventRing) {
 	d.books.lock()
+	old := d.events.endLocked()
 	d.events = ring
 	d.books.unlock()
+	unmapEvents(old)
 }
 
 // Events returns the events recorded since RecordEvents, oldest first, and how many of them were overwritten.
@@ -175,6 +188,16 @@ func (d *Device) Events() (events []Event, lost int64) {
 	ring := d.events
 	d.books.unlock()
 	return ring.copyOut(d.books.lock, d.books.unlock)
+}
+
+// EventCount is how many events were recorded since RecordEvents; those that were overwritten are among them.
+func (d *Device) EventCount() int64 {
+	d.books.lock()
+	defer d.books.unlock()
+	if d.events == nil {
+		return 0
+	}
+	return int64(d.events.next)
 }
 
 // noteLocked records an event; the books' lock is held. began is when the move began; zero for what moves nothing.
@@ -192,8 +215,8 @@ func (d *Device) noteLocked(kind EventKind, index uint32, nbytes int64, began ti
 }
 
 // Close ends the device: it frees what was dropped, closes the driver and gives back the records. It fails, and changes nothing, while
-// buffers are alive. Where the driver fails to close, nothing but the driver has changed, and Close can be called again: what keeps a driver from
-// closing (work or a capture of the host's that still runs) mostly ends. After it succeeded, it does nothing.
+// buffers are alive or being made, or room is reserved. Where the driver fails to close, nothing but the driver has changed, and Close can be called again:
+// what keeps a driver from closing (work or a capture of the host's that still runs) mostly ends. After it succeeded, it does nothing.
 func (d *Device) Close() (err error) {
 	defer d.guard(&err)
 	return d.whileNothingMoves(func() error {
@@ -201,16 +224,23 @@ func (d *Device) Close() (err error) {
 			return nil
 		}
 		d.books.lock()
-		live := d.books.AllocateCount - d.books.FreeCount
+		live, reserved := d.books.AllocateCount-d.books.FreeCount, d.books.Reserved
 		d.books.unlock()
-		if live > 0 {
+		switch {
+		case live > 0:
 			return fmt.Errorf("%s: cannot be closed while %d buffers are alive", d.name, live)
+		case reserved > 0:
+			return fmt.Errorf("%s: cannot be closed while %d bytes are reserved", d.name, reserved)
+		case !d.registry.seal():
+			return fmt.Errorf("%s: cannot be closed while a buffer is being made", d.name)
 		}
 		if err := d.driver.Close(); err != nil {
+			d.registry.unseal()
 			return d.driverFault(err)
 		}
 		d.closed = true
 		d.registry.close()
+		d.keepEvents(nil)
 		return nil
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 	"unsafe"
 )
 
@@ -23,8 +24,8 @@ type Driver interface {
 	Allocate(nbytes uint64) (address uint64, err error)
 
 	// Free gives memory back once all work queued on the device's stream before is done with it, with the call that matches block.How. It does not
-	// wait for the device, except where the vendor's call does so and much is to be freed. Where the vendor has no stream-ordered free, the driver keeps a list: PendingFree counts it, Synchronize ends it.
-	// After an error the memory counts as gone, except when the error wraps ErrLost.
+	// wait for the device, except where the vendor's call does so and much is to be freed. Where the vendor has no stream-ordered free, the driver keeps a list:
+	// PendingFree counts it, Synchronize ends it. After an error the memory counts as gone, except when the error wraps ErrLost.
 	Free(block Block) error
 
 	// CanFree reports whether Free knows the counterpart of this call. HowDriver: always.
@@ -65,13 +66,25 @@ type Driver interface {
 type Overcommitter interface {
 	Driver
 	// Room is how many bytes may still be allocated while `live` bytes of the core's are there: in use (adopted ones too), or not given to Free yet
-	// (while Free runs, they may be in both). What was given to Free and is not back, the driver counts itself. The error wraps ErrTooLarge where one allocation of nbytes can
-	// never be, whatever is freed. It reads figures and changes nothing.
+	// (while Free runs, they may be in both). What was given to Free and is not back, the driver counts itself. The error wraps ErrTooLarge where one allocation
+	// of nbytes can never be, whatever is freed. It reads figures and changes nothing.
 	Room(live, nbytes uint64) (room uint64, err error)
 }
 
-// Examiner is a Driver that can tell what lies at an address. It is asked before memory becomes ours: whether it is a whole block that Free can free. It refuses
-// what is none with a *BlockError (Allocation.Refuse), or with an error that wraps ErrInvalidHandle; nothing changes.
+// Watcher is a Driver that can look at streams without queueing anything on them, so that a wait for one can be ended (Ctrl-C), and order be had where streams
+// cannot be joined.
+type Watcher interface {
+	// Passed reports whether the device is done with what was queued on a stream; 0 is the device's own. Where the library can, it waits for that, up to
+	// patience; else it does not wait. The error wraps ErrInvalidHandle where the driver does not know the stream.
+	Passed(stream uint64, patience time.Duration) (bool, error)
+	// Finish waits for all work of the device's context: also on streams that are gone, whose work goes on. It may break captures of the host's.
+	Finish() error
+	// JoinWaits reports whether Join waits on the host until what is queued has been done, and queues nothing.
+	JoinWaits() bool
+}
+
+// Examiner is a Driver that can tell what lies at an address. It is asked before memory becomes ours: whether it is a whole block that Free can free. It
+// refuses what is none with a *BlockError (Allocation.Refuse), or with an error that wraps ErrInvalidHandle; nothing changes.
 type Examiner interface {
 	Examine(block Block) error
 }

@@ -73,6 +73,7 @@ func (d *Device) letGo(r *Record) {
 	case bookSpilled:
 		b.Spilled -= n
 		b.FreedSpilled += n
+		d.letGoSpilledLocked(r, c)
 	}
 	c.book = bookNone
 	b.goneLocked(n, r.Sequence)

@@ -18,6 +18,8 @@ var (
 	ErrRelieve = errors.New("empty the host's caches and ask again")
 	// ErrNotNow: the caller did not let DisownIf take its last step. Nothing has changed.
 	ErrNotNow = errors.New("not now")
+	// ErrStillRuns: this would have to wait for work that is queued on a stream, and was told not to wait. Nothing has changed.
+	ErrStillRuns = errors.New("work that is queued on the stream still runs")
 	// ErrFreed: the buffer was freed.
 	ErrFreed = errors.New("the buffer was freed")
 )

@@ -1,5 +1,7 @@
 package gomem
 
+import "unsafe"
+
 // EventKind says what an Event tells of.
 type EventKind uint8
 
@@ -37,16 +39,38 @@ type Event struct {
 // eventRing keeps the newest events of one device and counts what it had to overwrite. Nothing but the books' lock guards it: record is
 // called with that lock held, so it allocates nothing and never blocks. A nil ring records nothing.
 type eventRing struct {
-	slots []Event
-	next  uint64 // events recorded so far; event n is in slot n % len(slots)
+	slots []Event // outside Go's heap
+	next  uint64  // events recorded so far; event n is in slot n % len(slots)
 }
 
-// newEventRing makes a ring for the newest `capacity` events; nil for none. It allocates: call it without the books' lock.
-func newEventRing(capacity int) *eventRing {
+// newEventRing makes a ring for the newest `capacity` events; nil for none. Its memory is mapped, since a heap that cannot grow ends the process. Call it
+// without the books' lock. The error is a *HostMemoryError.
+func newEventRing(capacity int) (*eventRing, error) {
 	if capacity <= 0 {
+		return nil, nil
+	}
+	nbytes := uintptr(capacity) * unsafe.Sizeof(Event{})
+	memory, err := mapSlab(nbytes)
+	if err != nil {
+		return nil, &HostMemoryError{Requested: int64(nbytes), Limit: Unknown, Used: Unknown, Available: Unknown, Cause: err}
+	}
+	return &eventRing{slots: unsafe.Slice((*Event)(memory), capacity)}, nil
+}
+
+// endLocked takes the memory from the ring, for unmapEvents: who still reads the ring finds nothing more in it.
+func (r *eventRing) endLocked() (slots []Event) {
+	if r == nil {
 		return nil
 	}
-	return &eventRing{slots: make([]Event, capacity)}
+	slots, r.slots = r.slots, nil
+	return slots
+}
+
+// unmapEvents gives the memory of a ring back. Call it without the books' lock.
+func unmapEvents(slots []Event) {
+	if len(slots) > 0 {
+		unmapSlab(unsafe.Pointer(&slots[0]), uintptr(len(slots))*unsafe.Sizeof(Event{}))
+	}
 }
 
 // record adds an event. The books' lock is held.
@@ -61,7 +85,7 @@ func (r *eventRing) record(e Event) {
 // readLocked copies the events from number `from` on into `into`, as many as fit, and returns the number of the first one copied (higher than
 // `from` when that one was overwritten) and how many. The books' lock is held, so keep `into` short.
 func (r *eventRing) readLocked(from uint64, into []Event) (first uint64, n int) {
-	if r == nil {
+	if r == nil || r.slots == nil {
 		return from, 0
 	}
 	if kept := uint64(len(r.slots)); r.next > kept && from < r.next-kept {
@@ -85,14 +109,17 @@ func (r *eventRing) copyOut(lock, unlock func()) (events []Event, lost int64) {
 		return nil, 0
 	}
 	lock()
-	end := r.next
+	end, kept := r.next, uint64(len(r.slots))
 	unlock()
-	events = make([]Event, 0, min(end, uint64(len(r.slots))))
+	events = make([]Event, 0, min(end, kept))
 	var part [eventsPerLock]Event
 	for from := uint64(0); from < end; {
 		lock()
 		first, n := r.readLocked(from, part[:min(eventsPerLock, end-from)])
 		unlock()
+		if n == 0 { // the ring has ended
+			break
+		}
 		lost += int64(first - from)
 		for _, e := range part[:n] {
 			events = append(events, e)

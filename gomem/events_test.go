@@ -1,8 +1,10 @@
 package gomem
 
 import (
+	"math"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -10,7 +12,8 @@ import (
 func TestEventRingKeepsTheNewest(t *testing.T) {
 	var lock sync.Mutex
 	for _, capacity := range []int{1, 3, 64, 65, 1000} {
-		r := newEventRing(capacity)
+		r, err := newEventRing(capacity)
+		require.NoError(t, err)
 		for n := range 500 {
 			lock.Lock()
 			r.record(Event{Index: uint32(n)})
@@ -26,7 +29,8 @@ func TestEventRingKeepsTheNewest(t *testing.T) {
 }
 
 func TestNoEventRing(t *testing.T) {
-	r := newEventRing(0)
+	r, err := newEventRing(0)
+	require.NoError(t, err)
 	require.Nil(t, r)
 	r.record(Event{})
 	events, lost := r.copyOut(func() { t.Fatal("locked") }, nil)
@@ -37,7 +41,8 @@ func TestNoEventRing(t *testing.T) {
 // A copy made while others record has no torn, repeated or reordered event, and counts what it missed.
 func TestEventRingCopyWhileOthersRecord(t *testing.T) {
 	var lock sync.Mutex
-	r := newEventRing(200)
+	r, err := newEventRing(200)
+	require.NoError(t, err)
 	const total = 30_000
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -64,4 +69,12 @@ func TestEventRingCopyWhileOthersRecord(t *testing.T) {
 func TestEventKindNames(t *testing.T) {
 	require.Equal(t, "spill", EventSpill.String())
 	require.Equal(t, "unknown", EventKind(99).String())
+}
+
+// Without memory for the ring the error says so, and the process goes on.
+func TestEventRingWithoutMemory(t *testing.T) {
+	r, err := newEventRing(math.MaxInt64 / int(2*unsafe.Sizeof(Event{})))
+	var refused *HostMemoryError
+	require.ErrorAs(t, err, &refused)
+	require.Nil(t, r)
 }

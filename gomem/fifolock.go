@@ -1,6 +1,7 @@
 package gomem
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -49,7 +50,7 @@ func (l *fifoLock) lock(cancel *Cancel) bool {
 	l.mu.Lock()
 	for i, other := range l.queue {
 		if other == turn {
-			l.queue = append(l.queue[:i], l.queue[i+1:]...)
+			l.queue = slices.Delete(l.queue, i, i+1)
 			l.mu.Unlock()
 			return false
 		}
@@ -73,7 +74,7 @@ func (l *fifoLock) unlock() {
 		return
 	}
 	next := l.queue[0]
-	l.queue = append(l.queue[:0], l.queue[1:]...)
+	l.queue = slices.Delete(l.queue, 0, 1) // which leaves no channel behind the end
 	l.mu.Unlock()
 	next <- struct{}{} // the state stays 2: the lock never was free in between
 }

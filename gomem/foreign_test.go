@@ -37,7 +37,7 @@ func TestLostDeviceIsFoundByForeignAccessToo(t *testing.T) {
 		"write": func(b *bench) error { return b.ForeignFromHost(1<<40, unsafe.Pointer(&memory), 1, gomem.Wait{}) },
 		"fill":  func(b *bench) error { return b.ForeignFill(1<<40, []byte{1}, 1) },
 		"copy":  func(b *bench) error { return b.ForeignCopy(1<<40, 1<<41, 1) },
-		"join":  func(b *bench) error { return b.Join(3, 0) },
+		"join":  func(b *bench) error { return b.Join(3, 0, gomem.Wait{}) },
 	} {
 		b := open(t, fakedriver.Options{})
 		b.allocate(1) // it cannot be given back any more
@@ -55,8 +55,8 @@ func TestLostDeviceIsFoundByForeignAccessToo(t *testing.T) {
 // A stream that the driver does not know is the caller's mistake, named by what the caller gave.
 func TestUnknownStreamIsTheCallersMistake(t *testing.T) {
 	for name, use := range map[string]func(b *bench) error{
-		"to the device":   func(b *bench) error { return b.Join(0xbad, 0) },
-		"from the device": func(b *bench) error { return b.Join(0, 0xbad) },
+		"to the device":   func(b *bench) error { return b.Join(0xbad, 0, gomem.Wait{}) },
+		"from the device": func(b *bench) error { return b.Join(0, 0xbad, gomem.Wait{}) },
 		"of what is adopted": func(b *bench) error {
 			_, err := b.Adopt(1<<40, 8, gomem.AdoptOptions{How: gomem.HowCUDA, Stream: 0xbad})
 			return err

@@ -79,6 +79,46 @@ func TestRefusedCopyLeavesRoomToSmallerOnes(t *testing.T) {
 	}
 }
 
+// What host memory has no place for cannot be spilled, and so may pass a soft budget as what is held may: the device has room. Only a device that is
+// full, or a strict budget, refuses.
+func TestSoftBudgetGivesWayToWhatHostMemoryHasNoPlaceFor(t *testing.T) {
+	b := open(t, fakedriver.Options{Capacity: 60 * kib})
+	b.budget(20*kib, false)
+	b.pool.SetLimit(12 * kib)
+	x, y := b.allocate(10*kib), b.allocate(10*kib)
+	z := b.allocate(10 * kib)
+	require.Equal(t, gomem.Spilled, b.state(x), "as long as there is a place, it is kept")
+	require.Zero(t, b.info().OverBudgetCount)
+
+	w := b.allocate(10 * kib)
+	require.Equal(t, gomem.Resident, b.state(y))
+	require.EqualValues(t, 30*kib, b.info().InUse)
+	require.EqualValues(t, 1, b.info().OverBudgetCount)
+	b.use(x) // restored: its own copy is still in the way of y's
+	require.EqualValues(t, 2, b.info().OverBudgetCount)
+	token, err := b.Reserve(10*kib, gomem.AllocateOptions{})
+	require.NoError(t, err, "a host's own allocation is no other")
+	b.Unreserve(token)
+
+	before := b.info()
+	_, err = b.Allocate(55*kib, gomem.AllocateOptions{})
+	var full *gomem.MemoryError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, gomem.ReasonHost, full.Reason, "the device is full, and now it is host memory that keeps it so")
+	require.Zero(t, b.info().Reserved)
+	require.Equal(t, before.OverBudgetCount, b.info().OverBudgetCount)
+
+	_, _, err = b.SetBudget(20*kib, true, gomem.Wait{}) // what can be spilled goes, and the rest is told
+	require.ErrorAs(t, err, &full)
+	_, err = b.Allocate(10*kib, gomem.AllocateOptions{})
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, gomem.ReasonHost, full.Reason)
+	for _, index := range []uint32{x, y, z, w} {
+		b.has(index, uint64(index))
+	}
+	b.drop(x, y, z, w)
+}
+
 // What host memory has no place for is not waited for: only launches on buffers that could go then are.
 func TestRefusedCopyIsNotWaitedFor(t *testing.T) {
 	b := open(t, fakedriver.Options{Capacity: 70 * kib}, func(o *gomem.Options) { o.MaxWait = time.Hour })

@@ -8,15 +8,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // availableMemory returns a function that finds how much memory this process could still take: the least of what the kernel estimates as
-// available (MemAvailable) and of what each control group above the process leaves. Where the process is in the tree of groups is looked up once.
-func availableMemory() func() (bytes int64, known bool) {
-	h := hostMemory{root: "/"}
+// available (MemAvailable) and of what each control group above the process leaves.
+func availableMemory() func() (bytes int64, known bool) { return processMemory().available }
+
+// processMemory is this process's. Where it is in the tree of groups is looked up once.
+var processMemory = sync.OnceValue(func() *hostMemory {
+	h := &hostMemory{root: "/"}
 	h.findGroups()
-	return h.available
-}
+	return h
+})
 
 // hostMemory reads the kernel's files. Its root is "/" except in tests.
 type hostMemory struct {

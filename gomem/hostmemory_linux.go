@@ -1,9 +1,6 @@
 package gomem
 
-import (
-	"path"
-	"sync"
-)
+import "path"
 
 // HostMemory is how much host memory the process may use in all, and how much it could still take: the machine's, or what the tightest of
 // the control groups above the process allows. Unknown where the kernel does not tell.
@@ -18,12 +15,6 @@ func HostMemory() (total, available int64) {
 	}
 	return total, available
 }
-
-var processMemory = sync.OnceValue(func() *hostMemory {
-	h := &hostMemory{root: "/"}
-	h.findGroups()
-	return h
-})
 
 // total is the least of the machine's memory and of the groups' limits.
 func (h *hostMemory) total() (total int64, known bool) {

@@ -9,7 +9,8 @@ import (
 // Neither counts its tries: both go on as long as there is progress, and each round leaves less to spill.
 
 // reserveRoomLocked counts nbytes as reserved, and spills until the budget has room for them. A soft budget gives way to what cannot be
-// spilled; a strict one does not: errAwait when waiting can help, else a *MemoryError.
+// spilled, be it because it is held or because host memory has no place for its copy: the device may have room all the same. A strict one does
+// not: errAwait when waiting can help, else a *MemoryError.
 func (d *Device) reserveRoomLocked(nbytes int64, w Wait) error {
 	b := d.books
 	for {
@@ -17,6 +18,10 @@ func (d *Device) reserveRoomLocked(nbytes int64, w Wait) error {
 		if b.reserveLocked(nbytes) {
 			b.unlock()
 			return nil
+		}
+		if !b.countableLocked(nbytes) {
+			b.unlock()
+			return d.memoryErrorLocked(ReasonTooLarge, nbytes, nil)
 		}
 		over, strict := b.InUse+b.Reserved+nbytes-b.Budget, b.Strict != 0
 		b.unlock()
@@ -27,17 +32,22 @@ func (d *Device) reserveRoomLocked(nbytes int64, w Wait) error {
 		if room.left > 0 {
 			continue // bounded by progress: each round has fewer bytes left to spill
 		}
-		if room.refused != nil && room.awaited == 0 {
-			return d.memoryErrorLocked(ReasonHost, nbytes, room.refused)
-		}
-		if !strict {
+		switch {
+		case !strict:
 			b.lock()
-			b.Reserved += nbytes
+			countable := b.countableLocked(nbytes) // others may have reserved meanwhile
+			if countable {
+				b.Reserved += nbytes
+			}
 			b.unlock()
+			if !countable {
+				return d.memoryErrorLocked(ReasonTooLarge, nbytes, nil)
+			}
 			return nil
-		}
-		if room.awaited > 0 {
+		case room.awaited > 0:
 			return errAwait
+		case room.refused != nil:
+			return d.memoryErrorLocked(ReasonHost, nbytes, room.refused)
 		}
 		return d.memoryErrorLocked(ReasonBudget, nbytes, nil)
 	}
@@ -94,7 +104,7 @@ func (d *Device) ladderLocked(nbytes uint64, w Wait, try func() error) error {
 		case room.refused != nil:
 			return d.memoryErrorLocked(ReasonHost, int64(nbytes), room.refused)
 		default:
-			if err = d.lastTriesLocked(err, try); !errors.Is(err, ErrOutOfMemory) {
+			if err = d.lastTriesLocked(err, w, try); !errors.Is(err, ErrOutOfMemory) {
 				return d.allocateFaultLocked(err, nbytes)
 			}
 			return d.memoryErrorLocked(ReasonDevice, int64(nbytes), err)
@@ -126,9 +136,13 @@ func (d *Device) missing(nbytes uint64) uint64 {
 // lastTriesLocked tries again before an error is raised, where the driver takes memory back some time after it was freed and cannot be asked to wait for it
 // (Level Zero's deferred frees): on a busy machine that was seen to take longer than Synchronize waits. 63 ms in all, and only before an error. err: of the
 // try before. Where no driver is that late it is given back.
-func (d *Device) lastTriesLocked(err error, try func() error) error {
+func (d *Device) lastTriesLocked(err error, w Wait, try func() error) error {
 	for wait := time.Millisecond; d.overcommits != nil && wait <= 32*time.Millisecond; wait *= 2 {
-		time.Sleep(wait)
+		select {
+		case <-time.After(wait):
+		case <-w.Cancel.Done():
+			return ErrCancelled
+		}
 		if settleErr := d.settleLocked(); settleErr != nil {
 			return settleErr
 		}

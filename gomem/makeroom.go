@@ -9,7 +9,8 @@ type roomStart struct {
 
 // MakeRoom is for a host framework whose own allocation of nbytes failed: it gives at least as much back to the driver, or all that can be, and
 // returns how much that was; 0 means that nothing is left. What was dropped goes first, then what the host's caches (ErrRelieve) and the driver's
-// release, and only what is missing then is spilled, in order of last use. Errors as for Allocate.
+// release, and only what is missing then is spilled, in order of last use (model: launch.ticket, drop.drain, restore.room, launch.wait).
+// Errors as for Allocate.
 //
 // What others do meanwhile cannot be told from that for sure: the driver's figure of free memory rises by what other processes free, and what is
 // drained from the beginning of the call on counts, whoever drains it. Nothing is counted twice, though, nor what the driver failed to free.

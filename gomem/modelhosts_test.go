@@ -119,7 +119,7 @@ func (w *modelWorker) makeRoom(op modelOp) error {
 	n := modelSize(op.A) + 1
 	freed, err := w.device.MakeRoom(n, gomem.AllocateOptions{Wait: w.wait()})
 	if err != nil {
-		return w.refused(err, int64(n))
+		return w.refused(err, 0)
 	}
 	if w.single && freed < n && w.c.Host < 0 && !w.c.Faults { // else host memory may have run out
 		for _, b := range w.buffers {

@@ -226,11 +226,11 @@ func (w *modelWorker) cancelled(op modelOp) error {
 	if b == nil {
 		return nil
 	}
-	ignore := func(err error) error {
+	ignore := func(err error, needs int) error {
 		if errors.Is(err, gomem.ErrCancelled) {
 			return nil
 		}
-		return w.refusedOrNil(err, int64(len(b.data)), b)
+		return w.refusedOrNil(err, int64(needs), b)
 	}
 	switch op.B % 8 {
 	case 0:
@@ -242,10 +242,10 @@ func (w *modelWorker) cancelled(op modelOp) error {
 	case 2:
 		w.use(b)
 		_, err := w.device.Spill(b.index, wait)
-		return ignore(err)
+		return ignore(err, 0)
 	case 3:
 		w.use(b)
-		return ignore(w.device.MakeResident(b.index, wait))
+		return ignore(w.device.MakeResident(b.index, wait), len(b.data))
 	case 4:
 		return w.restoreAll(wait)
 	case 5:
@@ -254,5 +254,5 @@ func (w *modelWorker) cancelled(op modelOp) error {
 		return w.allocate(op, wait)
 	}
 	_, err := w.device.SpillAll(wait)
-	return ignore(err)
+	return ignore(err, 0)
 }

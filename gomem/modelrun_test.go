@@ -275,7 +275,7 @@ func (w *modelWorker) state(b *modelBuffer) gomem.State {
 	return state
 }
 
-// refused checks the error of a call that needs nbytes for these buffers. It returns nil when the core may fail like this now.
+// refused checks the error of a call that needs nbytes of the device for these buffers; 0: it only spills. It returns nil when the core may fail like this now.
 func (w *modelWorker) refused(err error, nbytes int64, buffers ...*modelBuffer) error {
 	w.refusal = true
 	if w.c.Faults {
@@ -311,8 +311,9 @@ func (w *modelWorker) refused(err error, nbytes int64, buffers ...*modelBuffer) 
 		if capacity > 0 && kept > capacity {
 			return nil
 		}
-	case gomem.ReasonHost:
-		if w.c.Host >= 0 {
+	case gomem.ReasonHost: // a soft budget gives way to what has no place in host memory: then only the device refuses what needs memory of it
+		full := capacity > 0 && info.InUse+info.Reserved+info.PendingFree+nbytes > capacity
+		if w.c.Host >= 0 && (info.Strict != 0 || full || nbytes == 0) {
 			return nil
 		}
 	}

@@ -57,7 +57,7 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 		putBack()
 		return moved{}, err
 	}
-	if err := d.copyOut(host.Pointer(), r.Address, n, w.Cancel); err != nil { // model: spill.copy
+	if err := d.copyOut(host.Pointer(), r.Address, n, w); err != nil { // model: spill.copy
 		d.pool.Put(host)
 		putBack()
 		return moved{}, err
@@ -208,7 +208,7 @@ func (d *Device) restoreLocked(r *Record, w Wait) error {
 	if !d.countRestoreLocked(r, c) {
 		return nil // dropped: the drain frees both copies
 	}
-	if err := d.copyIn(address, c.host.Pointer(), r.Size, w.Cancel); err != nil { // model: restore.copy
+	if err := d.copyIn(address, c.host.Pointer(), r.Size, w); err != nil { // model: restore.copy
 		left := d.uncountRestoreLocked(r, c)
 		d.freeDeviceLocked(r, c)
 		if left {
@@ -286,27 +286,25 @@ func (d *Device) spillFaultLocked(err error, requested int64) error {
 	return err
 }
 
-// slice is the most that is copied between two looks at a Cancel: some 10 ms.
-const slice = 64 << 20
-
-func (d *Device) copyOut(host unsafe.Pointer, address, nbytes uint64, cancel *Cancel) error {
-	for done := uint64(0); done < nbytes; done += slice {
-		if err := cancel.err(); err != nil {
-			return err
-		}
-		if err := d.driver.CopyOut(unsafe.Add(host, done), address+done, min(slice, nbytes-done)); err != nil {
-			return d.driverFault(err)
-		}
-	}
-	return nil
+// copyOut copies to the host in parts, so that it can be ended. Each part waits for what is queued on the device's stream: reachStream.
+func (d *Device) copyOut(host unsafe.Pointer, address, nbytes uint64, w Wait) error {
+	return d.inParts(nbytes, w, func(done, part uint64) error { return d.driver.CopyOut(unsafe.Add(host, done), address+done, part) })
 }
 
-func (d *Device) copyIn(address uint64, host unsafe.Pointer, nbytes uint64, cancel *Cancel) error {
-	for done := uint64(0); done < nbytes; done += slice {
-		if err := cancel.err(); err != nil {
+func (d *Device) copyIn(address uint64, host unsafe.Pointer, nbytes uint64, w Wait) error {
+	return d.inParts(nbytes, w, func(done, part uint64) error { return d.driver.CopyIn(address+done, unsafe.Add(host, done), part) })
+}
+
+// inParts copies some 10 ms at a time, and looks at w.Cancel in between.
+func (d *Device) inParts(nbytes uint64, w Wait, copyPart func(done, part uint64) error) error {
+	if err := d.reachStream(w); err != nil {
+		return err
+	}
+	for done := uint64(0); done < nbytes; done += cancelSlice {
+		if err := w.Cancel.err(); err != nil {
 			return err
 		}
-		if err := d.driver.CopyIn(address+done, unsafe.Add(host, done), min(slice, nbytes-done)); err != nil {
+		if err := copyPart(done, min(cancelSlice, nbytes-done)); err != nil {
 			return d.driverFault(err)
 		}
 	}
@@ -363,23 +361,20 @@ func (d *Device) RestoreAll(w Wait) (err error) {
 		return err
 	}
 	w.Nested = true
-	var spilled []*Record
+	var pinned []*Record
 	d.registry.each(func(r *Record, _ *cold) bool {
-		if r.is(Spilled) {
-			spilled = append(spilled, r)
+		if r.is(Spilled) || r.is(Resident) || r.is(Spilling) { // what is resident, or marked for a waiting launch, is no victim while the others come back
 			atomic.AddUint32(&r.Pins, 1)
-		} else if r.is(Resident) {
-			atomic.AddUint32(&r.Pins, 1) // no victim while the others come back
-			spilled = append(spilled, r)
+			pinned = append(pinned, r)
 		}
 		return true
 	})
-	for _, r := range spilled {
+	for _, r := range pinned {
 		if err == nil && r.is(Spilled) {
 			err = d.restoreLocked(r, w)
 		}
 	}
-	for _, r := range spilled {
+	for _, r := range pinned {
 		atomic.AddUint32(&r.Pins, ^uint32(0))
 	}
 	d.wakeWaiter()

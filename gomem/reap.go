@@ -7,7 +7,10 @@ func (d *Device) FreesWait() bool {
 
 // Reap gives freed memory back that the driver keeps until the device is done with it, if nobody moves memory just now, and reports whether more of it
 // waits: whoever called calls again a little later. Without that the last block that a program drops stays with the driver until its next call, which in
-// a program that has gone idle never comes. It waits for nothing, but may ask the driver: without the GIL, please.
+// a program that has gone idle never comes. A host that adopts what it allocated, and never asks for room, gets all its memory back this way: the reaper of
+// bindings/fast looks a millisecond after the last drop, then ever more seldom, and at least once a second, so that is how long the memory stays after the
+// device is done with it. Who is about to fill the device does not wait so long: Reserve and Allocate look, too. It waits for nothing, but may ask the driver
+// (model: reap.look): without the GIL, please.
 func (d *Device) Reap() (waits bool) {
 	defer d.guard(nil)
 	if !d.FreesWait() {
@@ -15,7 +18,7 @@ func (d *Device) Reap() (waits bool) {
 	}
 	// With the lock, so that Synchronize finds each block either waiting or back, and never on its way.
 	if !d.moving.tryLock() {
-		return true
+		return true // whoever has it may be the last who calls (model: mutation TRYONCE)
 	}
 	var err error
 	if !d.closed {

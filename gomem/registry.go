@@ -1,6 +1,7 @@
 package gomem
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -39,8 +40,9 @@ type registry struct {
 	used   atomic.Uint32           // all indexes ever used are below; raised under mu
 	device uint32
 
-	mu   sync.Mutex // guards free and growth
-	free []uint32   // indexes of records in state Free
+	mu     sync.Mutex // guards all below, and growth
+	free   []uint32   // indexes of records in state Free
+	sealed bool       // no record is given out any more
 }
 
 func (g *registry) record(index uint32) *Record {
@@ -55,6 +57,9 @@ func (g *registry) cold(index uint32) *cold {
 func (g *registry) take(half cold) (*Record, *cold, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.sealed {
+		return nil, nil, errClosed
+	}
 	if len(g.free) == 0 {
 		if err := g.growLocked(); err != nil {
 			return nil, nil, err
@@ -118,6 +123,28 @@ func (g *registry) each(f func(r *Record, c *cold) bool) {
 			}
 		}
 	}
+}
+
+// errClosed is the error of a buffer that is made while its device is closed, or after that.
+var errClosed = errors.New("the device is closed")
+
+// seal makes the registry give no record out any more, if none is out: a buffer that is being built has one before it is counted as alive. unseal takes it
+// back.
+func (g *registry) seal() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sealed = true
+	g.each(func(*Record, *cold) bool {
+		g.sealed = false
+		return false
+	})
+	return g.sealed
+}
+
+func (g *registry) unseal() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sealed = false
 }
 
 // close unmaps the slabs.

@@ -1,6 +1,8 @@
 package gomem
 
 import (
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -18,65 +20,108 @@ type Holder struct {
 
 type holderKey struct{ label, origin uint32 }
 
-// Holders groups the live buffers by label and origin, the largest group first. It is a copy, made while others go on: a buffer that moves
-// meanwhile is counted once, on one side or the other. It waits for a spill or restore that is under way. limit 0: all. It fails on a broken device
-// only.
+// Report is what holds the memory of a device at one moment: Holders' Resident add up to Info.InUse, their Spilled to Info.Spilled, and Unspillable to no more
+// than Info.InUse, whatever others allocate and let go of meanwhile.
+type Report struct {
+	Info        Info
+	Holders     []Holder
+	Unspillable map[string]int64 // bytes on the device that cannot be moved, by reason. A buffer with several counts once, under the one that lasts longest
+}
+
+// Report tells what holds the device's memory, and asks the driver for its figures. It waits for a spill or restore that is under way, and keeps nobody from allocating.
+// It fails on a broken device, and where the driver does.
+func (d *Device) Report() (report Report, err error) {
+	defer d.guard(&err)
+	err = d.whileNothingMoves(func() (err error) {
+		var books Books
+		books, report.Holders, report.Unspillable = d.reportLocked(0)
+		report.Info, err = d.infoOf(books, true)
+		return err
+	})
+	return report, err
+}
+
+// Holders groups the live buffers by label and origin, the largest group first, as they are at one moment. limit 0: all. See Report.
 func (d *Device) Holders(limit int) (holders []Holder, err error) {
 	defer d.guard(&err)
 	err = d.whileNothingMoves(func() error {
-		holders = d.holdersLocked(limit)
+		_, holders, _ = d.reportLocked(limit)
 		return nil
 	})
 	return holders, err
 }
 
-// holdersLocked needs the moving lock: with it, no record is freed and used again while it is read.
-func (d *Device) holdersLocked(limit int) []Holder {
-	groups := map[holderKey]*Holder{}
-	reasons := map[holderKey]map[string]bool{}
-	held := d.holds.all()
-	d.registry.each(func(r *Record, c *cold) bool {
-		state, dropped := StateOf(r.word())
-		if dropped || state == Building || state == Free {
-			return true
-		}
-		d.books.lock()
-		k := holderKey{c.label, c.origin}
-		d.books.unlock()
-		h := groups[k]
-		if h == nil {
-			h = &Holder{Label: Text(k.label), Origin: Text(k.origin), Device: d.name}
-			groups[k], reasons[k] = h, map[string]bool{}
-		}
-		h.Count++
-		h.Bytes += int64(r.Size)
-		if state == Spilled || state == Restoring {
-			h.Spilled += int64(r.Size)
-		} else {
-			h.Resident += int64(r.Size)
-		}
-		if c.unmovable || r.held() {
-			for _, info := range d.explain(r.Index, held[r.Index]) {
-				reasons[k][info.Name()] = true
-			}
-		}
-		return true
+// Unspillable says how many bytes on the device cannot be moved now, by reason. See Report.
+func (d *Device) Unspillable() (bytes map[string]int64, err error) {
+	defer d.guard(&err)
+	err = d.whileNothingMoves(func() error {
+		_, _, bytes = d.reportLocked(1)
+		return nil
 	})
-	holders := make([]Holder, 0, len(groups))
-	for k, h := range groups {
-		list := make([]string, 0, len(reasons[k]))
-		for reason := range reasons[k] {
-			list = append(list, reason)
+	return bytes, err
+}
+
+// reportLocked needs the moving lock: with it, nothing is spilled or restored, and no record is freed and used again while it is looked at.
+func (d *Device) reportLocked(limit int) (books Books, holders []Holder, unspillable map[string]int64) {
+	l, b := &d.ended, d.books
+	l.lock()
+	defer l.unlock()
+	spilled := new(stayLog)
+	b.lock()
+	books = b.copyLocked()
+	l.beginReadingLocked(b, b.Sequence)
+	l.spilled = spilled
+	b.unlock()
+	defer func() {
+		b.lock()
+		l.spilled = nil
+		b.unlock()
+		l.endReading(b)
+	}()
+	groups := holderGroups{device: d.name}
+	reasons := map[holderKey]map[string]bool{}
+	unspillable = map[string]int64{}
+	held := d.holds.all()
+	d.eachLiveAt(l.moment, func(s *stay, goesOn bool) {
+		groups.add(s)
+		var holds []HoldInfo
+		isHeld := false
+		if goesOn { // nothing holds what was let go of
+			holds, isHeld = d.whyHeld(s.index, held)
 		}
-		sort.Strings(list)
-		h.Holds = strings.Join(list, ", ")
-		holders = append(holders, *h)
+		key := holderKey{s.label, s.origin}
+		for _, hold := range holds {
+			if reasons[key] == nil {
+				reasons[key] = map[string]bool{}
+			}
+			reasons[key][hold.Name()] = true
+		}
+		switch {
+		case s.spilled || s.bytes == 0:
+		case !d.movable:
+			unspillable["device memory is host memory"] += s.bytes
+		case len(holds) > 0:
+			unspillable[holds[0].Name()] += s.bytes
+		case isHeld:
+			unspillable["host access"] += s.bytes
+		}
+	})
+	for key, names := range reasons {
+		groups.byKey[key].Holds = strings.Join(slices.Sorted(maps.Keys(names)), ", ")
 	}
-	sortHolders(holders)
+	holders = groups.sorted()
 	if limit > 0 && len(holders) > limit {
 		holders = holders[:limit]
 	}
-	return holders
+	return books, holders, unspillable
+}
+
+// whyHeld tells whether a buffer cannot be moved now, and why; a copy by the host has no reason of its own.
+func (d *Device) whyHeld(index uint32, held map[uint32][]holdEntry) (holds []HoldInfo, isHeld bool) {
+	if !d.registry.cold(index).unmovable && !d.registry.record(index).held() {
+		return nil, false
+	}
+	return d.explain(index, held[index]), true
 }
 
 func sortHolders(holders []Holder) {
@@ -89,40 +134,6 @@ func sortHolders(holders []Holder) {
 	})
 }
 
-// Unspillable says how many bytes on the device cannot be moved now, by reason. A buffer with several reasons counts once, under the one that
-// lasts longest, so the sum is at most what is in use. It waits for a spill or restore that is under way. It fails on a broken device only.
-func (d *Device) Unspillable() (bytes map[string]int64, err error) {
-	defer d.guard(&err)
-	err = d.whileNothingMoves(func() error {
-		bytes = d.unspillableLocked()
-		return nil
-	})
-	return bytes, err
-}
-
-func (d *Device) unspillableLocked() map[string]int64 {
-	bytes := map[string]int64{}
-	held := d.holds.all()
-	d.registry.each(func(r *Record, c *cold) bool {
-		if state, dropped := StateOf(r.word()); dropped || state != Resident && state != Spilling || r.Size == 0 {
-			return true
-		}
-		if !d.movable {
-			bytes["device memory is host memory"] += int64(r.Size)
-			return true
-		}
-		if c.unmovable || r.held() {
-			if holds := d.explain(r.Index, held[r.Index]); len(holds) > 0 {
-				bytes[holds[0].Name()] += int64(r.Size)
-			} else {
-				bytes["host access"] += int64(r.Size)
-			}
-		}
-		return true
-	})
-	return bytes
-}
-
 // memoryError is memoryErrorLocked for who does not hold the moving lock; on a broken device it is that error instead.
 func (d *Device) memoryError(reason string, requested int64, cause error) error {
 	return d.whileNothingMoves(func() error { return d.memoryErrorLocked(reason, requested, cause) })
@@ -130,11 +141,9 @@ func (d *Device) memoryError(reason string, requested int64, cause error) error 
 
 // memoryErrorLocked describes why a request does not fit, with figures of one moment.
 func (d *Device) memoryErrorLocked(reason string, requested int64, cause error) *MemoryError {
-	d.books.lock()
-	b := d.books.copyLocked()
-	d.books.unlock()
+	b, holders, unspillable := d.reportLocked(10)
 	e := &MemoryError{Device: d.name, Requested: requested, InUse: b.InUse, Spilled: b.Spilled, Budget: b.Budget, Cached: Unknown, DeviceFree: Unknown,
-		DeviceTotal: Unknown, LargestFree: Unknown, Reason: reason, Unspillable: d.unspillableLocked(), Holders: d.holdersLocked(10), Cause: cause}
+		DeviceTotal: Unknown, LargestFree: Unknown, Reason: reason, Unspillable: unspillable, Holders: holders, Cause: cause}
 	if memory, err := d.driver.Memory(); err == nil { // without the driver's figures the error still says the rest
 		e.Cached, e.DeviceFree, e.DeviceTotal, e.LargestFree = memory.Cached, memory.Free, memory.Total, memory.LargestFree
 	}

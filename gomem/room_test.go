@@ -19,6 +19,7 @@ type overcommitting struct {
 	capacity uint64
 	largest  uint64 // of one allocation; 0: no limit
 	roomErr  error
+	asked    func() // called when the core asks for room; nil: nothing
 }
 
 func (o *overcommitting) Allocate(nbytes uint64) (uint64, error) {
@@ -35,6 +36,9 @@ func (o *overcommitting) Memory() (gomem.DriverMemory, error) {
 
 // Room counts what it has made itself, too, as a real driver sees it on the device.
 func (o *overcommitting) Room(live, nbytes uint64) (uint64, error) {
+	if o.asked != nil {
+		o.asked()
+	}
 	if o.largest != 0 && nbytes > o.largest {
 		return 0, fmt.Errorf("at most %d bytes at once: %w", o.largest, gomem.ErrTooLarge)
 	}
@@ -359,4 +363,22 @@ func (m *makingDriver) Allocate(nbytes uint64) (uint64, error) {
 		m.onAllocate()
 	}
 	return m.counting.Allocate(nbytes)
+}
+
+// The last tries before an error, while frees may still be on their way, end when the call is cancelled.
+func TestTheLastTriesCanBeCancelled(t *testing.T) {
+	b, over := openOvercommitting(t, 2*mib)
+	held := b.allocate(2 * mib)
+	release := b.export(held)
+	cancel := new(gomem.Cancel)
+	over.asked = func() {
+		if over.Calls(fakedriver.Synchronize) >= 2 { // one is the ladder's own, the second comes with the first of the last tries
+			cancel.Cancel()
+		}
+	}
+	_, err := b.Allocate(mib, gomem.AllocateOptions{Wait: gomem.Wait{Cancel: cancel}})
+	require.ErrorIs(t, err, gomem.ErrCancelled)
+	over.asked = nil
+	release()
+	b.drop(held)
 }

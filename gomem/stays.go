@@ -20,6 +20,7 @@ type stay struct {
 	bytes         int64
 	label, origin uint32
 	index         uint32 // of the buffer's record
+	spilled       bool   // no stay on the device: it lay in host memory. Reports only
 }
 
 func (s *stay) contains(moment uint64) bool { return s.from <= moment && moment < s.to }
@@ -40,9 +41,10 @@ type stayLog struct {
 
 	first, last *stayChunk
 	count       int
-	limit       int    // thin when there are more; 0: fewestThinned
-	reading     bool   // somebody collects what was live at `moment`, of a scope that may be closed already
-	moment      uint64 // valid while reading
+	limit       int      // thin when there are more; 0: fewestThinned
+	reading     bool     // somebody collects what was live at `moment`, of a scope that may be closed already
+	moment      uint64   // valid while reading
+	spilled     *stayLog // spilled buffers that were let go of since a report began (reportLocked); nil: none is being made
 
 	crowded atomic.Bool // there are more than limit: the next Drain thins
 }
@@ -63,6 +65,15 @@ func (d *Device) leftLocked(r *Record, c *cold) {
 	case l.first != nil: // the last scope that needed them was closed
 		l.first, l.last, l.count, l.limit = nil, nil, 0, 0
 		l.crowded.Store(false)
+	}
+}
+
+// letGoSpilledLocked notes for a report that is being made that a spilled buffer is gone. The books' lock is held. As the end of a stay it is a new moment:
+// eachLiveAt tells by that whether the buffer was counted where it was.
+func (d *Device) letGoSpilledLocked(r *Record, c *cold) {
+	if log := d.ended.spilled; log != nil {
+		d.books.Sequence++
+		log.addLocked(stay{to: d.books.Sequence, bytes: int64(r.Size), label: c.label, origin: c.origin, index: r.Index, spilled: true})
 	}
 }
 

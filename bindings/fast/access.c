@@ -54,7 +54,8 @@ static char *child_memory(const tm_range *range)
 	return (char *)(uintptr_t)(range->base ? range->base->home->address + range->offset : range->address);
 }
 
-/* What a host access may move or wait for: a small one of a resident buffer waits for nobody; any other one may want the device's lock. */
+/* What a host access may move or wait for: a small one of a resident buffer waits for nobody but the device's stream, and asks before that (TM_ASK); any other
+ * one may want the device's lock. */
 static uint64_t moves(const tm_range *range)
 {
 	bool resident = !range->base || tm_word(range->base->home) == TM_RESIDENT;
@@ -71,7 +72,7 @@ static int move(tm_range *range, void *memory, bool to_host)
 		memmove(to_host ? memory : child_memory(range), to_host ? child_memory(range) : memory, range->nbytes);
 		return 0;
 	}
-	tm_call call = {.device = range->device, .offset = range->offset, .nbytes = range->nbytes, .address = range->address, .memory = memory};
+	tm_call call = {.flags = TM_ASK, .device = range->device, .offset = range->offset, .nbytes = range->nbytes, .address = range->address, .memory = memory};
 	if (range->base) {
 		call.op = to_host ? TM_OP_COPY_TO_HOST : TM_OP_COPY_FROM_HOST;
 		call.index = range->base->index;

@@ -126,8 +126,8 @@ static int parse_range(PyObject *ptr, PyObject *nbytes, uint64_t *address, int64
 	return 0;
 }
 
-/* Room for what is to be adopted: the reservation that was given, used up whatever comes, or a new one. This is the part of an adoption that may spill, and that
- * Ctrl-C can end; the adoption itself then waits for nothing. 0, or -1 with an exception. */
+/* Room for what is to be adopted: the reservation that was given, used up whatever comes, or a new one. This is the part of an adoption that may spill, and
+ * that Ctrl-C can end; the adoption itself then waits for nothing. 0, or -1 with an exception. */
 static int take_room(tm_reservation *reservation, tm_call *adoption)
 {
 	if (reservation && reservation->token && reservation->nbytes >= adoption->nbytes) {
@@ -143,8 +143,9 @@ static int take_room(tm_reservation *reservation, tm_call *adoption)
 	return 0;
 }
 
-/* Where a host keeps its pointer: a dict and a key. A signal handler that raises runs when adopt() or disown() has returned and before its caller has stored the
- * result, which is lost then: the Buffer takes the memory with it while the host goes on with its pointer. So what owns the memory is put there before they return. */
+/* Where a host keeps its pointer: a dict and a key. A signal handler that raises runs when adopt() or disown() has returned and before its caller has stored
+ * the result, which is lost then: the Buffer takes the memory with it while the host goes on with its pointer. So what owns the memory is put there before
+ * they return. */
 typedef struct place {
 	PyObject *dict, *key; /* borrowed; NULL: none is given */
 } place;
@@ -197,13 +198,18 @@ static PyObject *adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs
 		if (!reservation->token) return PyErr_Format(PyExc_ValueError, "this reservation was used or given back");
 	}
 	if (tm_forked) {
-		tm_raise_forked();
+		tm_raise_forked_adoption(device);
 		return NULL;
 	}
 	tm_buffer *buffer = tm_buffer_ready((uint32_t)device);
 	if (!buffer) return NULL;
 	if (tm_new_buffer_texts(&call, value[6], value[7], value[8], &label, &origin)) goto failed;
 	if (take_room(reservation, &call)) goto failed_with_texts;
+	if (call.stream && call.nbytes) { /* what is queued there, the allocation for one, comes before what we do. Before the adoption, since it may have to wait */
+		tm_call joined = {.op = TM_OP_JOIN, .flags = TM_ASK, .device = call.device, .stream = call.stream};
+		if (tm_perform(&joined, TM_SHORT)) goto failed_with_room;
+		call.stream = 0;
+	}
 	/* From here to the return no Python code runs, so no signal handler can raise: see is_final in task.c. In its place the Buffer looks freed until the memory is
 	 * its own. */
 	if (place.dict) {
@@ -214,8 +220,8 @@ static PyObject *adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs
 		if (place.dict) put_back(&place, before);
 		goto failed_with_texts;
 	}
-	Py_XDECREF(before);
 	tm_buffer_become(buffer, &call, label, origin);
+	Py_XDECREF(before); /* its finalizer may run: the memory is ours by now */
 	return (PyObject *)buffer;
 failed_with_room:
 	call.op = TM_OP_UNRESERVE;
@@ -251,6 +257,12 @@ static PyObject *disown(PyObject *module, PyObject *const *args, Py_ssize_t narg
 
 /* ---- wrap */
 
+/* Whether the buffer's bytes are on the device, from this address on. */
+static bool lies_at(const tm_buffer *buffer, uint64_t address)
+{
+	return buffer->home && tm_word(buffer->home) == TM_RESIDENT && __atomic_load_n(&buffer->home->address, __ATOMIC_RELAXED) == address;
+}
+
 static PyObject *wrap(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
 	static tm_signature signature = {"wrap", 4, 4, {"ptr", "nbytes", "device", "owner"}};
@@ -263,9 +275,9 @@ static PyObject *wrap(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
 	if (!tm_forked && nbytes) {
 		tm_call call = {.op = TM_OP_FIND, .device = (uint32_t)device, .address = address, .nbytes = (uint64_t)nbytes};
 		if (tm_perform(&call, TM_SHORT)) return NULL;
-		/* Our own memory, if the buffer is still there now that we have the GIL again. */
+		/* Our own memory, if the buffer is still there now that we have the GIL again: its index may be another buffer's, and its place, too. */
 		tm_buffer *found = call.result && call.index < tm_devices[device].capacity ? tm_devices[device].buffers[call.index] : NULL;
-		if (found && found->home && call.offset <= found->nbytes && (uint64_t)nbytes <= found->nbytes - call.offset)
+		if (found && lies_at(found, address - call.offset) && call.offset <= found->nbytes && (uint64_t)nbytes <= found->nbytes - call.offset)
 			return tm_view_new(found, call.offset, (uint64_t)nbytes);
 	}
 	return tm_view_foreign(address, (uint64_t)nbytes, (uint32_t)device, value[3]);

@@ -7,7 +7,10 @@
 static bool passes_budget(const tm_books *books, uint64_t nbytes)
 {
 	int64_t budget = __atomic_load_n(&books->budget, __ATOMIC_RELAXED);
-	return budget >= 0 && __atomic_load_n(&books->in_use, __ATOMIC_RELAXED) + __atomic_load_n(&books->reserved, __ATOMIC_RELAXED) + (int64_t)nbytes > budget;
+	if (budget < 0) return false;
+	/* Neither is negative, nor more than INT64_MAX; of three such numbers no sum of two passes the end of uint64_t. */
+	uint64_t used = (uint64_t)__atomic_load_n(&books->in_use, __ATOMIC_RELAXED) + (uint64_t)__atomic_load_n(&books->reserved, __ATOMIC_RELAXED);
+	return used > (uint64_t)budget || nbytes > (uint64_t)budget - used;
 }
 
 /* The common end of allocate() and adopt(): the flags and texts of a new buffer. Returns new references in label and origin. */
@@ -31,11 +34,15 @@ int tm_new_buffer_texts(tm_call *call, PyObject *movable, PyObject *reason, PyOb
 	if (label) {
 		if ((number = tm_intern(label, "label")) < 0) return -1;
 		call->label = (uint32_t)number;
+		Py_INCREF(label);
 	} else {
-		label = tm_thread_label(&call->label);
+		label = tm_block_label(&call->label);
 	}
-	if (TM_UNLIKELY(tm_origins_on) && tm_origin_now(origin_text, &call->origin)) return -1;
-	*label_text = Py_XNewRef(label);
+	if (TM_UNLIKELY(tm_origins_on) && tm_origin_now(origin_text, &call->origin)) {
+		Py_XDECREF(label);
+		return -1;
+	}
+	*label_text = label;
 	return 0;
 }
 

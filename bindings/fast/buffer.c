@@ -2,6 +2,7 @@
 #include "lane.h"
 #include "docs_buffers.h"
 #include "_cgo_export.h"
+#include <time.h>
 
 PyTypeObject *tm_buffer_type;
 tm_record tm_nowhere;
@@ -220,8 +221,8 @@ int tm_buffer_set_label(tm_buffer *buffer, PyObject *label)
 	}
 	int failed = 0;
 	int64_t number = tm_intern(label, "label");
-	if (number < 0) return -1;
-	if (buffer->record != &tm_nowhere && !tm_forked) {
+	if (number < 0 || tm_check_alive(buffer)) return -1;
+	if (!tm_forked) {
 		tm_call call = {.op = TM_OP_SET_LABEL, .device = buffer->device, .index = buffer->index, .label = (uint32_t)number};
 		failed = tm_perform_on(buffer, &call, TM_SHORT);
 		if (failed && call.code != TM_OK) return -1; /* else it was done, and then somebody pressed Ctrl-C */
@@ -264,20 +265,33 @@ static PyObject *buffer_repr(PyObject *self)
 
 /* ---- freeing early */
 
-/* The reasons for which the buffer cannot be freed, without entering Go: what is raised here needs no lock to be seen. */
-static PyObject *raise_busy(tm_buffer *buffer)
+/* Whether launches keep the buffer from being freed. */
+static bool is_launched(const tm_buffer *buffer) { return __atomic_load_n(&buffer->home->launches, __ATOMIC_RELAXED) != 0; }
+
+/* Raises BufferError with the reasons for which the buffer cannot be freed. False: there are none any more, for what was seen has ended while they were asked
+ * for; nothing is raised then, and the caller looks again. */
+static bool raise_busy(tm_buffer *buffer)
 {
+	if (tm_forked) { /* who holds what is Go's to know */
+		PyErr_Format(PyExc_BufferError, "%U: a buffer of %llu bytes is in use and cannot be freed now", tm_devices[buffer->device].name,
+			(unsigned long long)buffer->nbytes);
+		return true;
+	}
 	PyObject *holds = tm_buffer_holds(buffer);
-	if (!holds) return NULL;
-	PyObject *comma = PyUnicode_FromString(", "), *reasons = comma ? PyUnicode_Join(comma, holds) : NULL;
+	if (!holds) return true;
+	bool any = PyDict_GET_SIZE(holds) > 0;
+	PyObject *comma = any ? PyUnicode_FromString(", ") : NULL, *reasons = comma ? PyUnicode_Join(comma, holds) : NULL;
 	if (reasons)
 		PyErr_Format(PyExc_BufferError, "%U: a buffer of %llu bytes is in use and cannot be freed now: %U", tm_devices[buffer->device].name,
 			(unsigned long long)buffer->nbytes, reasons);
 	Py_XDECREF(reasons);
 	Py_XDECREF(comma);
 	Py_DECREF(holds);
-	return NULL;
+	return any;
 }
+
+/* Of this thread. Python code may run inside (a signal handler, a log handler), and must not wait for what is beneath it. */
+static __thread uint32_t ends_under_way __attribute__((tls_model("initial-exec")));
 
 /* Ends the life of a buffer by a call (free or disown) that may be refused: 0, or -1 with an exception, and the buffer is as it was.
  *
@@ -294,7 +308,10 @@ static int end(tm_buffer *buffer, tm_call *call, uint64_t moves)
 	leave_table(buffer);
 	call->device = buffer->device;
 	call->index = buffer->index;
-	if (tm_perform(call, moves)) {
+	ends_under_way++;
+	int failed = tm_perform(call, moves);
+	ends_under_way--;
+	if (failed) {
 		if (call->code == TM_OK) { /* done, and Ctrl-C came at its very end */
 			tm_buffer_forget(buffer);
 			return -1;
@@ -307,38 +324,64 @@ static int end(tm_buffer *buffer, tm_call *call, uint64_t moves)
 	return 0;
 }
 
+static bool is_ending(const tm_buffer *buffer) { return buffer->home && buffer->record == &tm_nowhere; }
+
+/* Waits until another thread's free or disown of this buffer has come to its end, one way or the other: 0, or -1 with an exception (Ctrl-C). */
+static int await_other_end(tm_buffer *buffer)
+{
+	while (is_ending(buffer)) {
+		Py_BEGIN_ALLOW_THREADS
+		nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+		Py_END_ALLOW_THREADS
+		if (PyErr_CheckSignals()) return -1;
+	}
+	return 0;
+}
+
 static PyObject *buffer_free(PyObject *self, PyObject *unused)
 {
 	tm_buffer *buffer = (tm_buffer *)self;
-	if (!buffer->home) Py_RETURN_NONE;
-	bool child;
-	if (tm_check_fork((int)buffer->device, &child)) return NULL;
-	if (__atomic_load_n(&buffer->home->launches, __ATOMIC_RELAXED)) return raise_busy(buffer);
-	if (child) {
-		if (__atomic_load_n(&buffer->home->pins, __ATOMIC_RELAXED)) return raise_busy(buffer);
-		tm_child_drop(buffer);
-		tm_buffer_forget(buffer);
+	do {
+		bool child;
+		if (TM_UNLIKELY(tm_late_launches)) tm_settle_late_launches();
+		if (!buffer->home) Py_RETURN_NONE; /* looked at after each moment without the GIL: another thread may have freed it */
+		if (tm_check_fork((int)buffer->device, &child)) return NULL;
+		if (is_ending(buffer) && !child && !ends_under_way) {
+			if (await_other_end(buffer)) return NULL;
+			if (!buffer->home) Py_RETURN_NONE;
+		}
+		if (is_launched(buffer)) continue;
+		if (child) {
+			if (__atomic_load_n(&buffer->home->pins, __ATOMIC_RELAXED)) continue;
+			tm_child_drop(buffer);
+			tm_buffer_forget(buffer);
+			Py_RETURN_NONE;
+		}
+		tm_call call = {.op = TM_OP_FREE};
+		if (end(buffer, &call, 1)) return NULL; /* it wants the lock of the device, which another thread may have for long */
 		Py_RETURN_NONE;
-	}
-	tm_call call = {.op = TM_OP_FREE};
-	if (end(buffer, &call, 1)) return NULL; /* it wants the lock of the device, which another thread may have for long */
-	Py_RETURN_NONE;
+	} while (!raise_busy(buffer));
+	return NULL;
 }
 
 PyObject *tm_buffer_disown(tm_buffer *buffer)
 {
-	if (!buffer->home || buffer->record == &tm_nowhere) {
-		tm_raise_freed(buffer);
-		return NULL;
-	}
-	if (buffer->child) {
-		PyErr_SetString(PyExc_ValueError, "memory that was allocated in a forked child cannot be given away");
-		return NULL;
-	}
-	if (__atomic_load_n(&buffer->home->launches, __ATOMIC_RELAXED)) return raise_busy(buffer);
-	tm_call call = {.op = TM_OP_DISOWN};
-	if (end(buffer, &call, tm_bringing(buffer->device, buffer->nbytes))) return NULL;
-	return PyLong_FromUnsignedLongLong(call.address);
+	do {
+		if (TM_UNLIKELY(tm_late_launches)) tm_settle_late_launches();
+		if (!buffer->home || buffer->record == &tm_nowhere) {
+			tm_raise_freed(buffer);
+			return NULL;
+		}
+		if (buffer->child) {
+			PyErr_SetString(PyExc_ValueError, "memory that was allocated in a forked child cannot be given away");
+			return NULL;
+		}
+		if (is_launched(buffer)) continue;
+		tm_call call = {.op = TM_OP_DISOWN};
+		if (end(buffer, &call, tm_bringing(buffer->device, buffer->nbytes))) return NULL;
+		return PyLong_FromUnsignedLongLong(call.address);
+	} while (!raise_busy(buffer));
+	return NULL;
 }
 
 void tm_buffer_forget(tm_buffer *buffer)

@@ -45,7 +45,9 @@ static const char *promise(tm_books *books, uint64_t nbytes)
 	const char *refused = NULL;
 	int64_t n = (int64_t)nbytes;
 	tm_books_lock(books);
-	if (n && books->strict && books->budget >= 0 && books->in_use + books->reserved + n > books->budget)
+	if (n > INT64_MAX - (books->in_use + books->reserved + books->spilled)) /* as Books.countableLocked: the sum passes no end, for each of them was asked so */
+		refused = "too_large";
+	else if (n && books->strict && books->budget >= 0 && books->in_use + books->reserved + n > books->budget)
 		refused = n > books->budget ? "too_large" : "budget";
 	else
 		books->reserved += n;

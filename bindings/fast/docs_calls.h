@@ -72,6 +72,8 @@
 	"    All on one device; one may be given more than once.\n" \
 	"stream : int, optional\n" \
 	"    Handle of the stream that the work is queued on: it begins after the restores, and a later spill is ordered after it.\n" \
+	"    Where streams cannot be joined (Level Zero, or after a fault), entering and leaving wait for what is queued. Ctrl-C ends\n" \
+	"    the wait; at the end of the block the buffers then stay held until the work is over.\n" \
 	"\n" \
 	"Raises\n" \
 	"------\n" \
@@ -294,7 +296,7 @@
 	"\n" \
 	TM_DOC_WHICH_DEVICE \
 	TM_DOC_FORKED_NOTES \
-	"May be called from any thread."
+	"May be called from any thread. A stream is of a context, so on a device that was not used yet this makes one, as an allocation does; nothing else does."
 
 #define TM_DOC_SYNCHRONIZE \
 	"synchronize(device=None)\n" \
@@ -352,6 +354,7 @@
 	"\n" \
 	"Notes\n" \
 	"-----\n" \
-	"May be called from any thread, and holds for all of them. \"off\" is the default, and costs nothing."
+	"May be called from any thread, and holds for all of them. \"off\" is the default, and costs nothing. Different texts are kept as long as the process lives;\n" \
+	"after 2**20 of them, or 64 MiB of text, those of new lines are \"(other)\" in reports and errors."
 
 #endif

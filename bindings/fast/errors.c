@@ -39,6 +39,15 @@ PyObject *tm_errors_configure(PyObject *memory, PyObject *lost, PyObject *fork, 
 
 void tm_raise_forked(void) { PyErr_SetString(fork_error, FORKED_TEXT); }
 
+void tm_raise_forked_adoption(int device)
+{
+	if (tm_devices[device].is_cpu)
+		PyErr_SetString(fork_error, "memory of a framework's own cannot be adopted in a process made by fork(), also on the CPU: there it is used without being counted. "
+			"Buffers of allocate() work there; or start processes with the \"spawn\" or \"forkserver\" method (multiprocessing.set_start_method)");
+	else
+		tm_raise_forked();
+}
+
 /* Raises what memory_error makes of a dict of fields. Steals fields. */
 static int raise_memory(PyObject *fields)
 {

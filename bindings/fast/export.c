@@ -226,12 +226,7 @@ static int order_stream(uint32_t index, PyObject *stream)
 	}
 	/* No handle to order against: the host reads the memory by itself, or it is HIP's null stream. */
 	if (!handle) return synchronize(index);
-	tm_call call = {.op = TM_OP_STREAM, .device = index};
-	if (tm_perform(&call, TM_SHORT)) return -1;
-	if (call.stream == handle) return 0;
-	call.op = TM_OP_JOIN;
-	call.stream = 0;
-	call.token = handle;
+	tm_call call = {.op = TM_OP_JOIN, .flags = TM_ASK, .device = index, .token = handle};
 	return tm_perform(&call, TM_SHORT);
 }
 

@@ -18,6 +18,10 @@ func fail(c *C.tm_call, err error) {
 		c.code = C.TM_AGAIN
 		return
 	}
+	if errors.Is(err, gomem.ErrStillRuns) {
+		c.code = C.TM_LATER
+		return
+	}
 	c.code = code(wire.KindOf(err))
 	if c.code == C.TM_MEMORY {
 		c.text = C.CString(wire.JSON(wire.Fields(err, device(c))))

@@ -49,6 +49,7 @@ enum tm_op {
 	TM_OP_STREAM,         /* -> stream */
 	TM_OP_SET_STREAM,     /* context, stream */
 	TM_OP_JOIN,           /* stream = from, token = to */
+	TM_OP_FOLLOW,         /* stream, TM_PATIENT -> result = 1 where what was queued there is over, or comes before what the device does now; also at an error */
 	TM_OP_INTERN,         /* memory = text of nbytes bytes -> label */
 	TM_OP_SET_LABEL,      /* index, label */
 	TM_OP_NOTICES,        /* -> text, JSON: what was noted since the last time, for Python's logger */
@@ -64,6 +65,8 @@ enum tm_flag {
 	TM_RELIEVED = 16,   /* ... and the host's caches were emptied */
 	TM_STRICT = 32,
 	TM_EXPORT = 64,
+	TM_ASK = 128,           /* TM_LATER where the call would have to wait for what is queued on the device's stream */
+	TM_PATIENT = 256,       /* wait, if need be; else TM_LATER */
 };
 
 /* How a call ended. */
@@ -78,11 +81,12 @@ enum tm_code {
 	TM_BUSY,       /* BufferError */
 	TM_VALUE,      /* ValueError: freed, overlapping or unknown */
 	TM_FAILED,     /* RuntimeError: a call of the driver, or an error of ours */
+	TM_LATER,      /* it would have to wait for work that is queued on a stream: nothing has happened; ask again, from where Ctrl-C ends it */
 	TM_AGAIN,      /* the gate was closed: nothing has happened; ask again */
 };
 
-/* An operation that has no way back (TM_OP_DISOWN) passes its gate as its last step, or fails with TM_AGAIN and has changed nothing. The thread that waits for it
- * closes the gate while Python code may run. */
+/* An operation that has no way back (TM_OP_DISOWN) passes its gate as its last step, or fails with TM_AGAIN and has changed nothing. The thread that waits for
+ * it closes the gate while Python code may run. */
 enum tm_gate { TM_GATE_OPEN, TM_GATE_CLOSED, TM_GATE_PASSED };
 
 typedef struct tm_call {

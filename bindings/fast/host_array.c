@@ -3,8 +3,8 @@
  * An array is a pointer that anybody may keep for as long as he likes, so the memory must stay in its place for as long as any array over it lives:
  *   - the base of each array is an object of ours, the owner. Views and slices of an array keep it, the array keeps its base;
  *   - outside a launch the owner has an export of the memory from the first moment on;
- *   - in a launch of the reading thread the launch holds the memory, so the owner needs nothing, and the array is kept for the next read: that is what makes launches
- *     cheap. When the launch ends, and before it lets go, an array that somebody has beside us gives its owner an export, and is kept here no longer.
+ *   - in a launch of the reading thread the launch holds the memory, so the owner needs nothing, and the array is kept for the next read: that is what
+ *     makes launches cheap. When the launch ends, and before it lets go, an array that somebody has beside us gives its owner an export, and is kept here no longer.
  * So an array that is kept here is in nobody's hands but those of running launches that hold its memory. */
 #include "lane.h"
 
@@ -46,8 +46,8 @@ static PyObject *export_of(PyObject *of)
 static int owner_hold(host_owner *owner)
 {
 	if (owner->exported || owner->counts || (owner->exported = export_of(owner->of))) return 0;
-	/* No memory, a broken device, a forked child. The array is out, and must not become stale: the owner takes over the launch's count instead, which needs nothing. So
-	 * nothing has failed here; what is wrong with the device is told by the next call that needs it. */
+	/* No memory, a broken device, a forked child. The array is out, and must not become stale: the owner takes over the launch's count instead, which needs
+	 * nothing. So nothing has failed here; what is wrong with the device is told by the next call that needs it. */
 	bool ok = true;
 	tm_buffer *base = tm_root(owner->of, &ok);
 	if (base && base->home) {

@@ -1,7 +1,8 @@
 /* HostLaunch: stands in the place of a host's function that launches a kernel. It finds the arrays among the kernel's arguments, makes their memory
  * resident in one pass, and holds it until the host's function is through, however that ends.
  *
- * Everything here is on the path of every launch of the host, so where nothing is spilled it is one walk over the arguments: no call into Go, no Python code. */
+ * Everything here is on the path of every launch of the host, so where nothing is spilled it is one walk over the arguments: no call into Go, no Python
+ * code. */
 #include "host_frames.h"
 
 /* ---- the arguments */
@@ -194,8 +195,8 @@ static bool is_over_budget(PyObject *const *items, Py_ssize_t count)
 	return false;
 }
 
-/* Calls settle, with no exception set: 0; or -1 with one that is no Exception, and so was meant for the program (Ctrl-C). An Exception is shown: the launch is through,
- * and did not fail. */
+/* Calls settle, with no exception set: 0; or -1 with one that is no Exception, and so was meant for the program (Ctrl-C). An Exception is shown: the launch is
+ * through, and did not fail. */
 static int call_settle(PyObject *settle)
 {
 	PyObject *done = PyObject_CallNoArgs(settle);

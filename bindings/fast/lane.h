@@ -12,8 +12,8 @@
 
 /* ---- what the core noted (notices.c) */
 PyObject *tm_notices_configure(PyObject *notify);
-/* Lets Python's logger have what waits: 0, or -1 with an exception that is the program's to see. Runs Python code; an exception that is set stays set, or is the
- * context of the new one. */
+/* Lets Python's logger have what waits: 0, or -1 with an exception that is the program's to see. Runs Python code; an exception that is set stays set, or is
+ * the context of the new one. */
 int tm_notify(void);
 extern PyMethodDef tm_notices_methods[];
 
@@ -62,7 +62,7 @@ extern PyMethodDef tm_device_methods[];
  * moves: the most bytes that the call may move, by itself and to make room. On the main thread Ctrl-C ends a call that may take long, because of that
  * or since it may wait for other threads; then what a call that was done all the same has given is given back. */
 int tm_perform(tm_call *call, uint64_t moves);
-#define TM_SHORT ((uint64_t)0)    /* moves nothing and waits for nobody */
+#define TM_SHORT ((uint64_t)0)    /* moves nothing and waits for nobody; with TM_ASK among the flags it is made a long call where it has to wait for a stream */
 #define TM_LONG UINT64_MAX
 /* What bringing nbytes to the device may move: themselves, and what goes for them; the last victim may be the largest buffer. */
 uint64_t tm_bringing(uint32_t device, uint64_t nbytes);
@@ -70,6 +70,10 @@ uint64_t tm_bringing(uint32_t device, uint64_t nbytes);
 void tm_release(tm_call *call);
 void tm_release_anywhere(tm_call *call); /* on any thread, with or without the GIL (a DLPack consumer's) */
 bool tm_have_gil(void);
+/* TM_OP_FOLLOW, of call->device and call->stream: what comes before the end of a launch's holds. No Python code runs before it returns, but signal handlers
+ * while it waits on the main thread; Ctrl-C ends the wait. True when a handler raised: the exception is set. Without may_wait it waits for nothing
+ * (TM_LATER). call->notices and call->text are for the caller. */
+bool tm_follow(tm_call *call, bool may_wait);
 
 int tm_errors_init(PyObject *module);
 PyObject *tm_errors_configure(PyObject *memory_error, PyObject *lost_error, PyObject *fork_error, PyObject *capture_error);
@@ -78,6 +82,7 @@ int tm_raise_call(tm_call *call);
 /* An exception of the call's device that says: not enough host memory (a forked child's CPU). Always -1. */
 int tm_raise_child_memory(int device, uint64_t nbytes, const char *reason);
 
+void tm_raise_forked_adoption(int device); /* adopt() in a forked child */
 int tm_fork_init(void);
 /* 0; or -1 with ForkError in a forked child, except on the CPU: then *child is set. */
 int tm_check_fork(int device, bool *child);
@@ -106,9 +111,14 @@ void tm_thread_enter_plain(void);
 void tm_thread_leave_plain(void);
 bool tm_thread_is_nested(void);
 bool tm_others_have_open(void); /* launches or holds of other threads */
-PyObject *tm_thread_label(uint32_t *number); /* of what this thread allocates: borrowed, and its interned number; NULL: none */
-/* Sets it (str or None) and returns the one before, a new reference; NULL with an exception, and nothing changed. */
-PyObject *tm_thread_set_label(PyObject *label);
+uint32_t tm_open_launches_and_holds(void); /* of all threads */
+
+/* ---- blocks of label() (label.c) */
+
+extern uint32_t tm_open_labels; /* blocks that are open, in any context; with the GIL */
+PyObject *tm_block_label_slow(uint32_t *number);
+/* The label of the block that the calling code is in, a new reference, and its interned number; NULL: none, and no error. */
+static inline PyObject *tm_block_label(uint32_t *number) { return TM_LIKELY(!tm_open_labels) ? NULL : tm_block_label_slow(number); }
 
 /* ---- buffers and views (buffer.c, view.c, access.c) */
 
@@ -164,8 +174,8 @@ static inline int tm_perform_on(tm_buffer *buffer, tm_call *call, uint64_t moves
 
 /* A new Buffer of what Go has just given; on failure it is given back. Steals label and origin (str or NULL). */
 PyObject *tm_buffer_new(const tm_call *made, PyObject *label, PyObject *origin);
-/* The same in two steps, for what cannot be given back: a Buffer that looks freed, or NULL with an exception, before Go is asked; then it becomes one of what Go has
- * given, and nothing can fail. */
+/* The same in two steps, for what cannot be given back: a Buffer that looks freed, or NULL with an exception, before Go is asked; then it becomes one of what
+ * Go has given, and nothing can fail. */
 tm_buffer *tm_buffer_ready(uint32_t device);
 void tm_buffer_become(tm_buffer *buffer, const tm_call *made, PyObject *label, PyObject *origin);
 PyObject *tm_view_new(tm_buffer *base, uint64_t offset, uint64_t nbytes);
@@ -209,13 +219,21 @@ extern PyMethodDef tm_access_methods[];
 /* ---- launch passes (launch.c) */
 
 enum { TM_READY = 0, TM_SLOW = 1, TM_WRONG = -1 };
-/* Makes all resident and holds them: TM_READY or TM_SLOW (some were not), or TM_WRONG with an exception, and nothing is held. All on one device, whose books are
- * returned (NULL: no items). */
+/* Makes all resident and holds them: TM_READY or TM_SLOW (some were not), or TM_WRONG with an exception, and nothing is held. All on one device, whose books
+ * are returned (NULL: no items). */
 int tm_pass_enter(PyObject *const *items, Py_ssize_t count, tm_books **books);
 /* The same for Buffers and BufferViews of any devices, which must be the same objects to the end. */
 int tm_pass_enter_devices(PyObject *const *items, Py_ssize_t count);
 /* Lowers all counts: 0; or -1 with an exception, and no count is changed, when one was not raised. */
 int tm_pass_leave(PyObject *const *items, Py_ssize_t count);
+
+/* Lowers all counts of a launch whose work is on another stream, once that work is over or comes before what the device does from now on: 0, or -1 with an
+ * exception. Where neither can be had (the driver fails, Ctrl-C ended the wait) the counts stay, and so do the items: launch_end.c. may_wait is false in a
+ * destructor. */
+int tm_pass_leave_stream(PyObject *const *items, Py_ssize_t count, uint32_t device, uint64_t stream, bool may_wait);
+/* Launches that were left so. To end those that are over by now: it waits for nothing, keeps an exception that is set, and may run Python code. */
+extern uint32_t tm_late_launches;
+void tm_settle_late_launches(void);
 
 /* ---- a host's arrays that the host reads as arrays (host_array.c), and its launches (host_launch.c) */
 
@@ -350,6 +368,7 @@ int tm_adopt_init(PyObject *module);
 int tm_peak_init(PyObject *module);
 /* A device was opened: the peak scopes that are open count it, too. 0, or -1 with an exception. */
 int tm_peak_device_opened(uint32_t device);
+uint32_t tm_open_scopes(void);
 int tm_info_init(PyObject *module);
 int tm_pointer_slot_init(PyObject *module);
 int tm_thread_init(void);
@@ -357,7 +376,7 @@ int tm_label_init(PyObject *module);
 int tm_instances_init(void);
 PyObject *tm_info_configure(PyObject *format, PyObject *format_html);
 extern PyMethodDef tm_allocate_methods[], tm_launch_methods[], tm_during_launch_methods[], tm_adopt_methods[], tm_info_methods[], tm_budget_methods[], tm_peak_methods[],
-	tm_label_methods[], tm_instances_methods[];
+	tm_label_methods[], tm_instances_methods[], tm_still_open_methods[];
 PyObject *tm_hold_new(PyObject *of, PyObject *reason);
 PyObject *tm_export_new(PyObject *of, PyObject *reason);
 

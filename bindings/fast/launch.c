@@ -27,8 +27,9 @@ static int raise_wrong_item(PyObject *item, bool ok)
 	return TM_WRONG;
 }
 
-/* Raises the count of each buffer and looks at its state: TM_READY, all are resident and held; TM_SLOW, not all, and nothing is held; TM_WRONG, with an exception, and
- * nothing is held. A freed buffer's record is tm_nowhere, which is never resident, so it needs no test of its own here. *device: that of the last one. */
+/* Raises the count of each buffer and looks at its state: TM_READY, all are resident and held; TM_SLOW, not all, and nothing is held; TM_WRONG, with an
+ * exception, and nothing is held. A freed buffer's record is tm_nowhere, which is never resident, so it needs no test of its own here. *device: that of the
+ * last one. */
 static int raise_all(PyObject *const *items, Py_ssize_t count, tm_books **device, bool several)
 {
 	uint32_t differs = 0;
@@ -315,20 +316,15 @@ static PyObject *launch_vectorcall(PyObject *type, PyObject *const *args, size_t
 	return launch_new(args, count, nnames ? args[count] : NULL);
 }
 
-/* Orders work on another stream against the device's own: at the entry after what made the buffers resident, at the exit before a later spill. */
-static int join(tm_launch *launch, bool entry)
+/* Orders work on another stream after what made the buffers resident. */
+static int join(tm_launch *launch)
 {
-	tm_call call = {.op = TM_OP_STREAM, .device = launch->device};
-	if (tm_perform(&call, TM_SHORT)) return -1;
-	uint64_t theirs = tm_stream_handle((int)launch->device, launch->stream);
-	if (tm_stream_handle((int)launch->device, call.stream) == theirs) return 0;
-	call.op = TM_OP_JOIN;
-	call.stream = entry ? 0 : theirs;
-	call.token = entry ? theirs : 0;
+	tm_call call = {.op = TM_OP_JOIN, .flags = TM_ASK, .device = launch->device, .token = tm_stream_handle((int)launch->device, launch->stream)};
 	return tm_perform(&call, TM_SHORT);
 }
 
-/* Lowers the counts and gives the object free: 0, or -1 with an exception. An exception that is set stays set. */
+/* Lowers the counts and gives the object free, when nothing was queued that has to be waited for: 0, or -1 with an exception. An exception that is set stays
+ * set. */
 static int end(tm_launch *launch)
 {
 	PyObject *type, *value, *traceback;
@@ -355,7 +351,7 @@ static PyObject *launch_enter(PyObject *self, PyObject *unused)
 	launch->thread = tm_thread_enter();
 	launch->device = books ? books->device : 0;
 	PyObject *pointers = NULL;
-	if (launch->has_stream && books && !tm_forked && join(launch, true)) goto failed;
+	if (launch->has_stream && books && !tm_forked && join(launch)) goto failed;
 	if (!(pointers = PyTuple_New(count))) goto failed;
 	for (Py_ssize_t i = 0; i < count; i++) {
 		PyObject *item = launch->items[i];
@@ -371,19 +367,23 @@ failed:
 	return NULL;
 }
 
-/* Ends the launch; -1 with an exception where the streams could not be joined: the holds have ended all the same. */
-static int leave(tm_launch *launch)
+/* Ends the launch: 0, or -1 with an exception. On another stream than the device's its holds may go on: launch_end.c. */
+static int leave(tm_launch *launch, bool may_wait)
 {
 	launch->state = LEAVING;
-	int failed = launch->has_stream && Py_SIZE(launch) && !tm_forked ? join(launch, false) : 0;
-	return end(launch) | failed;
+	if (!launch->has_stream || !Py_SIZE(launch) || tm_forked) return end(launch);
+	int failed = tm_pass_leave_stream(launch->items, Py_SIZE(launch), launch->device, launch->stream, may_wait);
+	tm_thread_leave(launch->thread);
+	launch->thread = NULL;
+	launch->state = OUT;
+	return failed;
 }
 
 static PyObject *launch_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
 	tm_launch *launch = (tm_launch *)self;
 	if (launch->state != ENTERED) return PyErr_Format(PyExc_RuntimeError, "this launch is not entered");
-	if (leave(launch)) return NULL;
+	if (leave(launch, true)) return NULL;
 	Py_RETURN_NONE;
 }
 
@@ -402,7 +402,7 @@ static void launch_dealloc(PyObject *self)
 	if (launch->state == ENTERED) { /* a block that never came to its end, of a generator that was dropped */
 		PyObject *kind, *value, *traceback;
 		PyErr_Fetch(&kind, &value, &traceback);
-		if (leave(launch)) PyErr_WriteUnraisable(NULL);
+		if (leave(launch, false)) PyErr_WriteUnraisable(NULL);
 		PyErr_Restore(kind, value, traceback);
 	}
 	for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) Py_DECREF(launch->items[i]);

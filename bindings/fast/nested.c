@@ -1,4 +1,4 @@
-/* What a thread has open (launches and holds), and the label that it gives to what it allocates.
+/* What a thread has open: launches and holds.
  *
  * A call of a thread that has something open never waits for the launches of others, who may be waiting for this thread's. Whoever closes a hold lowers the
  * count of the thread that opened it, also from another thread, so the count lives as long as its thread or its last open hold. */
@@ -7,9 +7,8 @@
 
 struct tm_thread {
 	uint32_t open;       /* launches and holds; with the GIL */
+	uint32_t plain;      /* of these, by tm_thread_enter_plain: nothing but the thread itself leaves them; the thread's own */
 	uint32_t references; /* the thread itself, and each open launch or hold; atomic */
-	PyObject *label;     /* str or NULL; the thread's own, with the GIL */
-	uint32_t label_number;
 };
 
 /* initial-exec: one instruction to read, where a call would cost as much as all the rest of a launch pass. Eight bytes of static TLS are no burden for
@@ -17,14 +16,23 @@ struct tm_thread {
 static __thread tm_thread *mine __attribute__((tls_model("initial-exec")));
 static pthread_key_t at_thread_end;
 static uint32_t open_by_all; /* launches and holds of all threads; with the GIL */
+static uint32_t left_open;   /* of these, what threads had open that have ended: atomic, for they end without the GIL */
 
 static void unreference(tm_thread *thread)
 {
 	if (__atomic_sub_fetch(&thread->references, 1, __ATOMIC_ACQ_REL) == 0) free(thread);
 }
 
-/* The label is not given back: no GIL here. A thread that sets labels in a block has none at its end. */
-static void thread_ended(void *thread) { unreference(thread); }
+/* Other destructors of this thread may still run Python code, which then finds the thread new. What it has entered plainly nobody will leave any more (a host
+ * that ends its thread between enter_launch and leave_launch): whoever has the GIL next takes that out of open_by_all. What has a handle is left by the
+ * handle. */
+static void thread_ended(void *ended)
+{
+	tm_thread *thread = ended;
+	mine = NULL;
+	__atomic_fetch_add(&left_open, thread->plain, __ATOMIC_RELAXED);
+	unreference(thread);
+}
 
 static tm_thread *make(void)
 {
@@ -74,36 +82,26 @@ void tm_thread_enter_plain(void)
 	tm_thread *thread = current();
 	if (!thread) return;
 	thread->open++;
+	thread->plain++;
 	open_by_all++;
 }
 
 void tm_thread_leave_plain(void)
 {
 	tm_thread *thread = mine;
-	if (!thread || !thread->open) return;
+	if (!thread || !thread->plain) return;
 	thread->open--;
+	thread->plain--;
 	open_by_all--;
+}
+
+/* Those that threads left open when they ended are none any more. */
+uint32_t tm_open_launches_and_holds(void)
+{
+	if (TM_UNLIKELY(__atomic_load_n(&left_open, __ATOMIC_RELAXED))) open_by_all -= __atomic_exchange_n(&left_open, 0, __ATOMIC_RELAXED);
+	return open_by_all;
 }
 
 bool tm_thread_is_nested(void) { return mine && mine->open > 0; }
 
-bool tm_others_have_open(void) { return open_by_all > (mine ? mine->open : 0); }
-
-PyObject *tm_thread_label(uint32_t *number)
-{
-	if (!mine || !mine->label) return NULL;
-	*number = mine->label_number;
-	return mine->label;
-}
-
-PyObject *tm_thread_set_label(PyObject *label)
-{
-	int64_t number = tm_intern(label, "label");
-	if (number < 0) return NULL;
-	tm_thread *thread = current();
-	if (!thread) return PyErr_NoMemory();
-	PyObject *before = thread->label;
-	thread->label = label == Py_None ? NULL : Py_NewRef(label);
-	thread->label_number = (uint32_t)number;
-	return before ? before : Py_NewRef(Py_None);
-}
+bool tm_others_have_open(void) { return tm_open_launches_and_holds() > (mine ? mine->open : 0); }

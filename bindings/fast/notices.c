@@ -13,9 +13,9 @@ PyObject *tm_notices_configure(PyObject *callable)
 }
 
 /* An error of the program's own log handler is none of the call's that happened to bring word, so it is shown and forgotten. But KeyboardInterrupt, SystemExit
- * and whatever else is no Exception were not meant for the handler: a signal came while it ran, or it wants the thread to end. They go on as if they had come at the
- * end of the call, and whoever called gives back what it has got (tm_perform). Not by PyErr_SetInterrupt: that would call the program's handler of SIGINT a
- * second time, on the main thread, whichever thread it was, and SystemExit has no such way. */
+ * and whatever else is no Exception were not meant for the handler: a signal came while it ran, or it wants the thread to end. They go on as if they had come
+ * at the end of the call, and whoever called gives back what it has got (tm_perform). Not by PyErr_SetInterrupt: that would call the program's handler of
+ * SIGINT a second time, on the main thread, whichever thread it was, and SystemExit has no such way. */
 int tm_notify(void)
 {
 	if (!notify || notifying) return 0;

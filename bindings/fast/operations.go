@@ -152,7 +152,12 @@ func performDevice(c *C.tm_call, d *gomem.Device, cancel *gomem.Cancel) (err err
 	case C.TM_OP_SET_STREAM:
 		err = d.SetStream(uint64(c.context), uint64(c.stream))
 	case C.TM_OP_JOIN:
-		err = d.Join(uint64(c.stream), uint64(c.token))
+		err = d.Join(uint64(c.stream), uint64(c.token), wait(c, cancel))
+	case C.TM_OP_FOLLOW:
+		var over bool
+		if over, err = d.Follow(uint64(c.stream), c.flags&C.TM_PATIENT != 0, wait(c, cancel)); over {
+			c.result = 1
+		}
 	}
 	return err
 }
@@ -217,7 +222,8 @@ func performAdoption(c *C.tm_call, d *gomem.Device, cancel *gomem.Cancel) error 
 		return err
 	case C.TM_OP_DISOWN:
 		gate := (*uint32)(unsafe.Pointer(&c.gate))
-		address, err := d.DisownIf(uint32(c.index), wait(c, cancel), func() bool { return atomic.CompareAndSwapUint32(gate, C.TM_GATE_OPEN, C.TM_GATE_PASSED) })
+		pass := func() bool { return atomic.CompareAndSwapUint32(gate, C.TM_GATE_OPEN, C.TM_GATE_PASSED) } // model: gate.pass
+		address, err := d.DisownIf(uint32(c.index), wait(c, cancel), pass)
 		c.address = C.uint64_t(address)
 		return err
 	default:
@@ -235,7 +241,7 @@ func device(c *C.tm_call) *gomem.Device { return engine.At(uint32(c.device)) }
 
 // wait is how the call may wait. C can always help: it collects garbage and empties the host's caches.
 func wait(c *C.tm_call, cancel *gomem.Cancel) gomem.Wait {
-	return gomem.Wait{Cancel: cancel, Nested: c.flags&C.TM_NESTED != 0, Help: true, Helped: c.flags&C.TM_RELIEVED != 0}
+	return gomem.Wait{Cancel: cancel, Ask: c.flags&C.TM_ASK != 0, Nested: c.flags&C.TM_NESTED != 0, Help: true, Helped: c.flags&C.TM_RELIEVED != 0}
 }
 
 func allocateOptions(c *C.tm_call, cancel *gomem.Cancel) gomem.AllocateOptions {

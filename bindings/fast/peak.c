@@ -110,6 +110,13 @@ static void close_all(peak_scope *peak, bool tell)
 	peak->state = CLOSED;
 }
 
+uint32_t tm_open_scopes(void)
+{
+	uint32_t open = 0;
+	for (peak_scope *peak = open_scopes; peak; peak = peak->next) open++;
+	return open;
+}
+
 int tm_peak_device_opened(uint32_t device)
 {
 	for (peak_scope *peak = open_scopes; peak; peak = peak->next) {
@@ -182,7 +189,8 @@ static PyObject *scope_enter(PyObject *self, PyObject *unused)
 	return Py_NewRef(self);
 }
 
-/* A valid leave never raises and never swallows. */
+/* A valid leave never raises and never swallows. An error of on_exit is shown and forgotten; but KeyboardInterrupt, SystemExit and whatever else is no Exception were not
+ * meant for it (a signal came while it ran, or it wants the thread to end): they go on, as if they had come at the end of the block (as in tm_notify). */
 static PyObject *scope_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
 	peak_scope *peak = (peak_scope *)self;
@@ -192,9 +200,11 @@ static PyObject *scope_exit(PyObject *self, PyObject *const *args, Py_ssize_t na
 	if (peak->on_exit && peak->on_exit != Py_None) {
 		PyObject *callable = Py_NewRef(peak->on_exit);
 		PyObject *done = PyObject_CallOneArg(callable, self);
-		if (!done) PyErr_WriteUnraisable(callable);
-		Py_XDECREF(done);
+		bool is_ours = !done && PyErr_ExceptionMatches(PyExc_Exception);
+		if (is_ours) PyErr_WriteUnraisable(callable);
 		Py_DECREF(callable);
+		if (!done && !is_ours) return NULL;
+		Py_XDECREF(done);
 	}
 	Py_RETURN_NONE;
 }

@@ -1,5 +1,6 @@
-/* PointerSlot: a data descriptor that takes the place of a host class's pointer attribute. Reading gives the pointer of the Buffer that the instance keeps, restored if
- * need be; so code that nobody foresaw never reads a stale pointer. HostArraySlot is the same for a host class that keeps an array over its memory. */
+/* PointerSlot: a data descriptor that takes the place of a host class's pointer attribute. Reading gives the pointer of the Buffer that the instance keeps,
+ * restored if need be; so code that nobody foresaw never reads a stale pointer. HostArraySlot is the same for a host class that keeps an array over its
+ * memory. */
 #include "lane.h"
 
 typedef struct pointer_slot {

@@ -20,7 +20,7 @@ var reaping atomic.Bool
 
 // reapNow gives back what can be given back, and leaves the rest to the reaper.
 func reapNow() {
-	if reapAll() && reaping.CompareAndSwap(false, true) {
+	if reapAll() && reaping.CompareAndSwap(false, true) { // model: reap.begin
 		go reap()
 	}
 }
@@ -29,12 +29,12 @@ func reapNow() {
 func reap() {
 	defer report()
 	reapUntilNothingWaits()
-	reapNow() // what was left to the reaper since its last look has started no other
+	reapNow() // model: reap.again; what was left to the reaper since its last look has started no other
 }
 
 // reapUntilNothingWaits ends the reaper's turn, also by a panic: the next call that leaves something waiting starts another reaper.
 func reapUntilNothingWaits() {
-	defer reaping.Store(false)
+	defer reaping.Store(false) // model: reap.end
 	time.Sleep(firstReap)
 	for delay := 2 * firstReap; reapAll(); delay = min(2*delay, lastReap) {
 		time.Sleep(delay)

@@ -43,13 +43,15 @@ static bool wait_slice(tm_task *task)
 	return done;
 }
 
-/* Whether signal handlers may run now: a call that has no way back cannot take its last step while they do. False: it has taken it, and ends at once. */
+/* Whether signal handlers may run now: a call that has no way back cannot take its last step while they do (model: gate.close).
+ * False: it has taken it, and ends at once. */
 static bool close_gate(tm_call *call)
 {
 	uint32_t open = TM_GATE_OPEN;
 	return __atomic_compare_exchange_n(&call->gate, &open, TM_GATE_CLOSED, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
+/* No handler has raised (model: gate.open). */
 static void open_gate(tm_call *call) { __atomic_store_n(&call->gate, TM_GATE_OPEN, __ATOMIC_SEQ_CST); }
 
 /* Runs the call as a task. True when a signal handler raised: the exception is set, the task was told to end, and has ended. */
@@ -89,24 +91,24 @@ static bool run_task(tm_call *call)
 	return raised;
 }
 
-/* What has no way back. Memory that was adopted may be spilled by another thread at once: to disown it would give it back at another address, or fail for want of
- * room, while the caller, told of an error, goes on with the address that it gave. The address that disown() returns is the only way to that memory. So no Python
- * code runs between the end of such a call in Go and the return of the C function that made it: nobody is told of notices behind it, and
+/* What has no way back. Memory that was adopted may be spilled by another thread at once: to disown it would give it back at another address, or fail for want
+ * of room, while the caller, told of an error, goes on with the address that it gave. The address that disown() returns is the only way to that memory. So no
+ * Python code runs between the end of such a call in Go and the return of the C function that made it: nobody is told of notices behind it, and
  *
  *   - an adoption is no task. It is short: its caller has made room by a call that can be undone (adopt.c), and then it waits for no lock;
- *   - a disowning may take long, for it needs the device's lock, and room. It is a task that can be cancelled up to its last step, which is behind a gate that is closed
- *     while handlers run (close_gate). */
+ *   - a disowning may take long, for it needs the device's lock, and room. It is a task that can be cancelled up to its last step, which is behind a gate that
+ *     is closed while handlers run (close_gate). */
 static bool is_final(const tm_call *call) { return call->op == TM_OP_ADOPT || call->op == TM_OP_DISOWN; }
 
-/* Gives back what a call has given that nobody will get, because Ctrl-C came at its very end. Exact, whatever other threads have done since, because what was given has
- * a name that only this call knows:
+/* Gives back what a call has given that nobody will get, because Ctrl-C came at its very end. Exact, whatever other threads have done since, because what was
+ * given has a name that only this call knows:
  *
  *   - the index of a new buffer: spilled or not, it is dropped together with its contents, which nobody has seen;
  *   - one of each buffer's Admitted counts, one hold by its number, one reservation by its token: those of others are counted beside it. That buffers were made
  *     resident for it is no harm.
  *
- * All other operations give nothing, or what was asked for has happened (freed, spilled, copied) as if the signal had come a moment later. What a handler has forked
- * needs nothing: the child has no Go, and the parent comes here by itself. */
+ * All other operations give nothing, or what was asked for has happened (freed, spilled, copied) as if the signal had come a moment later. What a handler has
+ * forked needs nothing: the child has no Go, and the parent comes here by itself. */
 static void undo(tm_call *call)
 {
 	switch (call->op) {
@@ -165,6 +167,8 @@ int tm_perform(tm_call *call, uint64_t moves)
 			tm_raise_forked();
 			return -1;
 		}
+		if (TM_UNLIKELY(call->flags & TM_ASK) && !_PyOS_IsMainThread()) call->flags &= ~(uint32_t)TM_ASK; /* no signal is handled here: it just waits */
+		if (TM_UNLIKELY(tm_late_launches && moves)) tm_settle_late_launches();
 		call->notices = 0;
 		call->gate = TM_GATE_OPEN;
 		bool raised = false;
@@ -186,12 +190,35 @@ int tm_perform(tm_call *call, uint64_t moves)
 		}
 		if (TM_LIKELY(call->code == TM_OK)) return 0;
 		if (TM_UNLIKELY(call->code == TM_AGAIN)) continue; /* it came to its gate just while signals were looked for */
+		if (call->code == TM_LATER) {
+			call->flags &= ~(uint32_t)TM_ASK;
+			moves = TM_LONG;
+			continue;
+		}
 		if (call->code != TM_COLLECT && call->code != TM_RELIEVE) return tm_raise_call(call);
 		free(call->text);
 		call->text = NULL;
 		if (help(call)) return -1;
 		moves = TM_LONG; /* what comes now is spilling */
 	}
+}
+
+bool tm_follow(tm_call *call, bool may_wait)
+{
+	call->op = TM_OP_FOLLOW;
+	call->flags = 0;
+	call->result = 0;
+	Py_BEGIN_ALLOW_THREADS
+	tmPerform(call);
+	Py_END_ALLOW_THREADS
+	if (TM_LIKELY(call->code != TM_LATER) || !may_wait) return false;
+	call->flags = TM_PATIENT;
+	call->gate = TM_GATE_OPEN;
+	if (_PyOS_IsMainThread()) return run_task(call);
+	Py_BEGIN_ALLOW_THREADS
+	tmPerform(call);
+	Py_END_ALLOW_THREADS
+	return false;
 }
 
 static void report(tm_call *call)

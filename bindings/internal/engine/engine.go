@@ -5,6 +5,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -73,7 +74,7 @@ func Open(kind string, ordinal int) (index uint32, err error) {
 	index = uint32(len(devices))
 	device, err := gomem.NewDevice(driver, gomem.Options{Index: index, Pool: Pool(), Movable: movable, Check: checking.Load()})
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, driver.Close())
 	}
 	grown := append(devices[:len(devices):len(devices)], device)
 	table.Store(&grown)

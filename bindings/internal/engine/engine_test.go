@@ -250,6 +250,12 @@ func TestEnvironment(t *testing.T) {
 	}{
 		"check on":      {checkVariable, "1", false},
 		"check off":     {checkVariable, "0", false},
+		"check yes":     {checkVariable, " Yes", false},
+		"check true":    {checkVariable, "true", false},
+		"check ON":      {checkVariable, "ON", false},
+		"check no":      {checkVariable, "no", false},
+		"check false":   {checkVariable, "FALSE", false},
+		"check Off":     {checkVariable, "Off ", false},
 		"check empty":   {checkVariable, "", false},
 		"check wrong":   {checkVariable, "maybe", true},
 		"limit":         {hostLimitVariable, "1048576", false},
@@ -265,7 +271,8 @@ func TestEnvironment(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			assert.Equal(t, c.value == "1", checking.Load())
+			on := map[string]bool{"1": true, " Yes": true, "true": true, "ON": true}
+			assert.Equal(t, c.variable == checkVariable && on[c.value], checking.Load())
 			if c.variable == hostLimitVariable {
 				_, err := Pool().Get(2 << 20)
 				var refused *gomem.HostMemoryError

@@ -3,13 +3,14 @@ package engine
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/tack-memory/tack-memory/backends/dl"
 )
 
 // The switches of the environment that concern the engine. Python reads them, too, in all their forms ("16 GiB"), and says what it read
-// through the functions below before it opens a device; a program without Python gets them from the environment, in plain numbers.
+// through the functions below before it opens a device; a program without Python gets them from the environment, a limit in plain bytes.
 const (
 	checkVariable     = "TACK_MEMORY_CHECK"
 	hostLimitVariable = "TACK_MEMORY_HOST_LIMIT"
@@ -46,25 +47,34 @@ func poolsAllowed() (bool, error) {
 	if set := poolsSet.Load(); set != nil {
 		return *set, nil
 	}
-	text, _ := dl.Environment(poolsVariable)
-	if text == "" {
-		return true, nil
+	on, set, err := isOn(poolsVariable)
+	return on || !set, err
+}
+
+// isOn reads a variable that is on or off, in the words that Python's side knows (python/tack_memory/_settings.py); an empty one counts as not set.
+func isOn(variable string) (on, set bool, err error) {
+	text, _ := dl.Environment(variable)
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "":
+		return false, false, nil
+	case "1", "true", "yes", "on":
+		return true, true, nil
+	case "0", "false", "no", "off":
+		return false, true, nil
 	}
-	on, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, fmt.Errorf("%s=%s: must be 1 or 0", poolsVariable, text)
-	}
-	return on, nil
+	return false, true, fmt.Errorf("%s=%s: must be 1, true, yes, on (it is on) or 0, false, no, off (it is off)", variable, text)
 }
 
 // applyEnvironment takes the switches that nobody has set otherwise. opening is held.
 func applyEnvironment() error {
-	if text, set := dl.Environment(checkVariable); set && !checkingSet.Load() {
-		on, err := strconv.ParseBool(text)
-		if err != nil && text != "" {
-			return fmt.Errorf("%s=%s: must be 1 or 0", checkVariable, text)
+	if !checkingSet.Load() {
+		on, set, err := isOn(checkVariable)
+		if err != nil {
+			return err
 		}
-		SetCheck(on)
+		if set {
+			SetCheck(on)
+		}
 	}
 	if text, set := dl.Environment(hostLimitVariable); set && text != "" && !hostLimitSet.Load() {
 		bytes, err := strconv.ParseInt(text, 10, 64)

@@ -330,6 +330,9 @@ class Labelled:
     def __exit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None: ...
 
 def labelled(name: str | None, /) -> Labelled: ...
+def still_open() -> dict[str, int]:
+    """How many blocks are open now, in all threads, by what they are: peak scopes, launches and holds, labels."""
+
 def instances_of(classes: tuple[type, ...], /) -> list[Any]:
     """The living objects of these classes and of classes below them, but for those that gc.freeze() has hidden."""
 
