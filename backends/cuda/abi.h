@@ -1,6 +1,8 @@
 /* The few types and numbers of the CUDA driver API that this backend needs, in declarations of our own: nothing is copied from a
  * vendor's header, and no toolkit is needed to build. Names are the vendor's, so that a build with TMC_VENDOR_HEADER defined to the
- * path of a real cuda.h compiles the same code, and the prototypes of symbols.def, against it. */
+ * path of a real cuda.h compiles the same code, and the prototypes of symbols.def, against it.
+ *
+ * The software driver has declarations of its own (softdriver/cuda/types.h), on purpose, as for Level Zero: see levelzero/abi.h. */
 #ifndef TMC_ABI_H
 #define TMC_ABI_H
 #include <stddef.h>

@@ -1,11 +1,7 @@
 package cuda_test
 
 import (
-	"cmp"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,34 +10,19 @@ import (
 	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
-// compile checks a C file against a folder of headers, and returns what the compiler says.
-func compile(headers, symbols, file string, more ...string) (string, error) {
-	arguments := append([]string{"-std=gnu17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-enum-conversion", "-isystem", headers, `-DSYMBOLS="` + symbols + `"`}, more...)
-	output, err := exec.Command(cmp.Or(os.Getenv("CC"), "cc"), append(arguments, file)...).CombinedOutput()
-	return string(output), err
-}
-
 // TestABI compares every prototype and number with the vendor's own headers, and compiles the backend against them.
 func TestABI(t *testing.T) {
 	symbols, err := filepath.Abs("symbols.def")
 	require.NoError(t, err)
 	for _, headers := range soft.HeaderFolders(t, "cuda", "TACK_MEMORY_CUDA_HEADERS", "12/nvidia/*/include", "13/nvidia/*/include") {
-		output, err := compile(headers, symbols, "testdata/abi.c")
+		output, err := soft.CheckC(headers, symbols, "testdata/abi.c")
 		assert.NoError(t, err, "%s: %s", headers, output)
 		for _, file := range []string{"library.c", "adapter.c"} {
-			output, err := compile(headers, symbols, file, "-D__CUDA_API_VERSION_INTERNAL=1", "-DTMC_VENDOR_HEADER=<cuda.h>")
+			output, err := soft.CheckC(headers, symbols, file, "-D__CUDA_API_VERSION_INTERNAL=1", "-DTMC_VENDOR_HEADER=<cuda.h>")
 			assert.NoError(t, err, "%s: %s: %s", headers, file, output)
 		}
-
-		// And the check can fail.
-		table, err := os.ReadFile("symbols.def")
-		require.NoError(t, err)
-		right := "F(cuMemAlloc_v2, 3020, REQUIRED, (CUdeviceptr *, size_t))"
-		require.Contains(t, string(table), right)
-		wrong := filepath.Join(t.TempDir(), "wrong.def")
-		require.NoError(t, os.WriteFile(wrong, []byte(strings.Replace(string(table), right, strings.Replace(right, "size_t", "unsigned int", 1), 1)), 0o600))
-		output, err = compile(headers, wrong, "testdata/abi.c")
-		assert.Error(t, err)
-		assert.Contains(t, output, "prototype of cuMemAlloc_v2")
+		soft.RequireFindsWrong(t, "cuMemAlloc_v2", "F(cuMemAlloc_v2, 3020, REQUIRED, (CUdeviceptr *, size_t))", "size_t", "unsigned int", func(symbols string) (string, error) {
+			return soft.CheckC(headers, symbols, "testdata/abi.c")
+		})
 	}
 }

@@ -9,24 +9,24 @@ import (
 
 func TestFillUsesTheShortestForm(t *testing.T) {
 	r := open(t, nil, 0)
-	a := r.allocate(1 << 20)
-	before := r.software.Calls("*")
-	require.NoError(t, r.driver.Fill(a, make([]byte, 16), 1<<20))
-	assert.Equal(t, 1, r.software.Calls("cuMemsetD8Async"), "sixteen zeros are one memset")
-	assert.LessOrEqual(t, r.software.Calls("*")-before, 7)
-	require.NoError(t, r.driver.Fill(a, []byte{1, 2, 1, 2, 1, 2}, 1<<20))
-	assert.Equal(t, 1, r.software.Calls("cuMemsetD16Async"))
-	assert.Error(t, r.driver.Fill(a, nil, 1))
-	assert.Error(t, r.driver.Fill(a, make([]byte, 17), 1))
-	r.free(a, 1<<20)
+	a := r.Allocate(1 << 20)
+	before := r.Software.Calls("*")
+	require.NoError(t, r.Driver.Fill(a, make([]byte, 16), 1<<20))
+	assert.Equal(t, 1, r.Software.Calls("cuMemsetD8Async"), "sixteen zeros are one memset")
+	assert.LessOrEqual(t, r.Software.Calls("*")-before, 7)
+	require.NoError(t, r.Driver.Fill(a, []byte{1, 2, 1, 2, 1, 2}, 1<<20))
+	assert.Equal(t, 1, r.Software.Calls("cuMemsetD16Async"))
+	assert.Error(t, r.Driver.Fill(a, nil, 1))
+	assert.Error(t, r.Driver.Fill(a, make([]byte, 17), 1))
+	r.Free(a, 1<<20)
 }
 
 // TestDetourIsShort: moving by a few bytes does not make a copy for each few bytes.
 func TestDetourIsShort(t *testing.T) {
 	r := open(t, nil, 0)
-	a := r.allocate(1 << 20)
-	before := r.software.Calls("cuMemcpyDtoDAsync_v2")
-	require.NoError(t, r.driver.CopyWithin(a+1, a, 1<<20-1))
-	assert.LessOrEqual(t, r.software.Calls("cuMemcpyDtoDAsync_v2")-before, 4)
-	r.free(a, 1<<20)
+	a := r.Allocate(1 << 20)
+	before := r.Software.Calls("cuMemcpyDtoDAsync_v2")
+	require.NoError(t, r.Driver.CopyWithin(a+1, a, 1<<20-1))
+	assert.LessOrEqual(t, r.Software.Calls("cuMemcpyDtoDAsync_v2")-before, 4)
+	r.Free(a, 1<<20)
 }

@@ -15,117 +15,105 @@ import (
 	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
-func TestContentsGoOutAndIn(t *testing.T) {
-	inAllModes(t, func(t *testing.T, r *rig) {
-		for i, n := range []int{1, 7, 4096, 70_000, 3 << 20} {
-			a := r.allocate(uint64(n))
-			content := soft.Noise(n, uint32(i))
-			r.write(a, content)
-			require.Equal(t, content, r.read(a, n))
-			r.free(a, uint64(n))
-		}
-	})
-}
-
 // TestCopiesAreCompleteAtReturn: the device is slow and pageable copies return early; a copy out must hold what was queued before it, and
 // the source of a copy in may be overwritten at once.
 func TestCopiesAreCompleteAtReturn(t *testing.T) {
 	r := open(t, settings{"pageable": 1, "delay_us": 5000}, 0)
 	const n = 100_000
-	a, b := r.allocate(n), r.allocate(n)
+	a, b := r.Allocate(n), r.Allocate(n)
 	content := soft.Noise(n, 1)
-	r.write(a, content) // clears its source
-	require.NoError(t, r.driver.CopyWithin(b, a, n))
-	require.Equal(t, content, r.read(b, n))
-	require.NoError(t, r.driver.Fill(b, []byte{7}, n/2))
-	assert.Equal(t, byte(7), r.read(b, n)[n/2-1])
-	r.free(a, n)
-	r.free(b, n)
+	r.Write(a, content) // clears its source
+	require.NoError(t, r.Driver.CopyWithin(b, a, n))
+	require.Equal(t, content, r.Read(b, n))
+	require.NoError(t, r.Driver.Fill(b, []byte{7}, n/2))
+	assert.Equal(t, byte(7), r.Read(b, n)[n/2-1])
+	r.Free(a, n)
+	r.Free(b, n)
 }
 
 // TestPinnedHostMemory: copies of pinned memory are asynchronous in every version, and read their source late.
 func TestPinnedHostMemory(t *testing.T) {
 	r := open(t, settings{"delay_us": 5000}, 0)
 	const n = 100_000
-	a := r.allocate(n)
+	a := r.Allocate(n)
 	onContext(t, r, func() {
 		address := r.host.Ask("cuMemHostAlloc", n, 0)
 		pointer := unsafe.Add(unsafe.Pointer(nil), address)
 		pinned := unsafe.Slice((*byte)(pointer), n)
 		content := soft.Noise(n, 1)
 		copy(pinned, content)
-		require.NoError(t, r.driver.CopyIn(a, pointer, n))
+		require.NoError(t, r.Driver.CopyIn(a, pointer, n))
 		clear(pinned)
-		require.NoError(t, r.driver.CopyOut(pointer, a, n))
+		require.NoError(t, r.Driver.CopyOut(pointer, a, n))
 		assert.Equal(t, content, append([]byte(nil), pinned...))
 		r.host.Must("cuMemFreeHost", address)
 	})
-	r.free(a, n)
+	r.Free(a, n)
 }
 
 func TestAskingMakesNoContext(t *testing.T) {
 	r := open(t, nil, 0)
-	before := r.software.Calls("cuDevicePrimaryCtxRetain")
-	memory, err := r.driver.Memory()
+	before := r.Software.Calls("cuDevicePrimaryCtxRetain")
+	memory, err := r.Driver.Memory()
 	require.NoError(t, err)
 	assert.Equal(t, gomem.DriverMemory{Free: gomem.Unknown, Total: capacity, Allocated: gomem.Unknown, LargestFree: gomem.Unknown}, memory)
-	assert.Zero(t, r.driver.PendingFree())
-	assert.Equal(t, "sim:0", r.driver.Name())
-	assert.EqualValues(t, capacity, r.driver.Facts().Total)
-	require.NoError(t, r.driver.Synchronize())
-	released, err := r.driver.Trim()
+	assert.Zero(t, r.Driver.PendingFree())
+	assert.Equal(t, "sim:0", r.Driver.Name())
+	assert.EqualValues(t, capacity, r.Driver.Facts().Total)
+	require.NoError(t, r.Driver.Synchronize())
+	released, err := r.Driver.Trim()
 	require.NoError(t, err)
 	assert.Zero(t, released)
-	_, err = r.driver.Allocate(capacity + 1)
+	_, err = r.Driver.Allocate(capacity + 1)
 	assert.ErrorIs(t, err, gomem.ErrTooLarge)
-	assert.Equal(t, before, r.software.Calls("cuDevicePrimaryCtxRetain"))
-	assert.Equal(t, 0, r.software.Calls("cuStreamCreate"))
+	assert.Equal(t, before, r.Software.Calls("cuDevicePrimaryCtxRetain"))
+	assert.Equal(t, 0, r.Software.Calls("cuStreamCreate"))
 
-	r.free(r.allocate(1), 1)
-	assert.Equal(t, before+1, r.software.Calls("cuDevicePrimaryCtxRetain"))
-	memory, err = r.driver.Memory()
+	r.Free(r.Allocate(1), 1)
+	assert.Equal(t, before+1, r.Software.Calls("cuDevicePrimaryCtxRetain"))
+	memory, err = r.Driver.Memory()
 	require.NoError(t, err)
 	assert.Positive(t, memory.Free)
 }
 
 func TestFigures(t *testing.T) {
 	r := open(t, settings{"pools": 1}, 0)
-	a := r.allocate(10 << 20)
-	memory, err := r.driver.Memory()
+	a := r.Allocate(10 << 20)
+	memory, err := r.Driver.Memory()
 	require.NoError(t, err)
 	assert.EqualValues(t, capacity, memory.Total)
 	assert.LessOrEqual(t, memory.Free, int64(capacity-10<<20))
 	before := memory.Cached
-	r.free(a, 10<<20)
-	require.NoError(t, r.driver.Synchronize())
-	memory, err = r.driver.Memory()
+	r.Free(a, 10<<20)
+	require.NoError(t, r.Driver.Synchronize())
+	memory, err = r.Driver.Memory()
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, memory.Cached-before, int64(10<<20), "the pool keeps what was freed, also after a wait")
 
 	// Memory that another user of the driver takes shows in Free and nowhere else.
-	require.NoError(t, r.software.Set("taken", 5<<20))
-	after, err := r.driver.Memory()
+	require.NoError(t, r.Software.Set("taken", 5<<20))
+	after, err := r.Driver.Memory()
 	require.NoError(t, err)
 	assert.EqualValues(t, memory.Free-5<<20, after.Free)
 	assert.Equal(t, memory.Cached, after.Cached)
 
-	released, err := r.driver.Trim()
+	released, err := r.Driver.Trim()
 	require.NoError(t, err)
 	assert.EqualValues(t, after.Cached, released)
-	memory, err = r.driver.Memory()
+	memory, err = r.Driver.Memory()
 	require.NoError(t, err)
 	assert.Zero(t, memory.Cached)
-	require.NoError(t, r.software.Set("taken", 0))
-	r.free(r.allocate(capacity-1<<20), capacity-1<<20) // the whole device can be had
+	require.NoError(t, r.Software.Set("taken", 0))
+	r.Free(r.Allocate(capacity-1<<20), capacity-1<<20) // the whole device can be had
 }
 
 // TestTrimWaits: a block is given back to the system only after its free was seen to be complete.
 func TestTrimWaits(t *testing.T) {
 	r := open(t, settings{"pools": 1, "delay_us": 3000}, 0)
-	a := r.allocate(10 << 20)
-	require.NoError(t, r.driver.Fill(a, []byte{1}, 10<<20))
-	r.free(a, 10<<20)
-	released, err := r.driver.Trim()
+	a := r.Allocate(10 << 20)
+	require.NoError(t, r.Driver.Fill(a, []byte{1}, 10<<20))
+	r.Free(a, 10<<20)
+	released, err := r.Driver.Trim()
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, released, uint64(10<<20))
 }
@@ -133,8 +121,8 @@ func TestTrimWaits(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	inAllModes(t, func(t *testing.T, r *rig) {
 		const half = capacity/2 + 4096
-		a := r.allocate(half)
-		_, err := r.driver.Allocate(half)
+		a := r.Allocate(half)
+		_, err := r.Driver.Allocate(half)
 		require.ErrorIs(t, err, gomem.ErrOutOfMemory)
 		assert.False(t, errors.Is(err, gomem.ErrTooLarge))
 		var failed *gomem.DriverError
@@ -144,15 +132,15 @@ func TestOutOfMemory(t *testing.T) {
 		assert.Equal(t, "CUDA_ERROR_OUT_OF_MEMORY", failed.Name)
 		assert.Contains(t, failed.Call, "cuMemAlloc")
 
-		_, err = r.driver.Allocate(capacity + 1)
+		_, err = r.Driver.Allocate(capacity + 1)
 		assert.ErrorIs(t, err, gomem.ErrTooLarge)
 		assert.False(t, errors.Is(err, gomem.ErrOutOfMemory))
 
-		r.free(a, half)
-		require.NoError(t, r.driver.Synchronize())
-		_, err = r.driver.Trim()
+		r.Free(a, half)
+		require.NoError(t, r.Driver.Synchronize())
+		_, err = r.Driver.Trim()
 		require.NoError(t, err)
-		r.free(r.allocate(half), half)
+		r.Free(r.Allocate(half), half)
 	})
 }
 
@@ -162,21 +150,21 @@ func TestFreeWaitsOnTheDeviceOnly(t *testing.T) {
 		t.Run(fmt.Sprint("pools=", pools), func(t *testing.T) {
 			r := open(t, settings{"pools": pools, "delay_us": 20_000, "quarantine": 0}, 0)
 			const n = 1 << 20
-			a, b := r.allocate(n), r.allocate(n)
-			require.NoError(t, r.driver.Fill(a, []byte{1}, n))
-			require.NoError(t, r.driver.CopyWithin(b, a, n))
-			waits := r.software.Calls("cuStreamSynchronize")
-			r.free(a, n)
-			assert.Equal(t, waits, r.software.Calls("cuStreamSynchronize"), "a free does not wait")
+			a, b := r.Allocate(n), r.Allocate(n)
+			require.NoError(t, r.Driver.Fill(a, []byte{1}, n))
+			require.NoError(t, r.Driver.CopyWithin(b, a, n))
+			waits := r.Software.Calls("cuStreamSynchronize")
+			r.Free(a, n)
+			assert.Equal(t, waits, r.Software.Calls("cuStreamSynchronize"), "a free does not wait")
 			if pools == 0 {
-				assert.EqualValues(t, n, r.driver.PendingFree())
-				assert.EqualValues(t, 2, r.figure("live"), "the block is still the device's")
+				assert.EqualValues(t, n, r.Driver.PendingFree())
+				assert.EqualValues(t, 2, r.Figure("live"), "the block is still the device's")
 			}
-			require.NoError(t, r.driver.Synchronize())
-			assert.Zero(t, r.driver.PendingFree())
-			assert.EqualValues(t, 1, r.figure("live"))
-			assert.Equal(t, byte(1), r.read(b, n)[n-1])
-			r.free(b, n)
+			require.NoError(t, r.Driver.Synchronize())
+			assert.Zero(t, r.Driver.PendingFree())
+			assert.EqualValues(t, 1, r.Figure("live"))
+			assert.Equal(t, byte(1), r.Read(b, n)[n-1])
+			r.Free(b, n)
 		})
 	}
 }
@@ -185,19 +173,19 @@ func TestFreeWaitsOnTheDeviceOnly(t *testing.T) {
 func TestAllocationReapsWhatIsDone(t *testing.T) {
 	r := open(t, settings{"pools": 0}, 0)
 	for range 200 {
-		r.free(r.allocate(4<<20), 4<<20)
-		r.read(r.driverScratch(), 1) // the device is idle
+		r.Free(r.Allocate(4<<20), 4<<20)
+		r.Read(r.driverScratch(), 1) // the device is idle
 	}
-	assert.LessOrEqual(t, r.driver.PendingFree(), uint64(8<<20))
+	assert.LessOrEqual(t, r.Driver.PendingFree(), uint64(8<<20))
 }
 
 // driverScratch is a block that lives as long as the test.
 func (r *rig) driverScratch() uint64 {
-	if scratch[r.t] == 0 {
-		scratch[r.t] = r.allocate(1)
-		r.t.Cleanup(func() { r.free(scratch[r.t], 1) })
+	if scratch[r.T] == 0 {
+		scratch[r.T] = r.Allocate(1)
+		r.T.Cleanup(func() { r.Free(scratch[r.T], 1) })
 	}
-	return scratch[r.t]
+	return scratch[r.T]
 }
 
 var scratch = map[testing.TB]uint64{}
@@ -206,32 +194,32 @@ func TestAdoptedMemoryIsFreedAsItWasMade(t *testing.T) {
 	for _, pools := range []int64{0, 1} {
 		t.Run(fmt.Sprint("pools=", pools), func(t *testing.T) {
 			r := open(t, settings{"pools": pools, "delay_us": 300}, 0)
-			r.free(r.allocate(1), 1)
-			require.NoError(t, r.driver.Synchronize())
+			r.Free(r.Allocate(1), 1)
+			require.NoError(t, r.Driver.Synchronize())
 			onContext(t, r, func() {
 				stream := r.host.Ask("cuStreamCreate", 1)
-				frees, asyncs := r.software.Calls("cuMemFree_v2"), r.software.Calls("cuMemFreeAsync")
+				frees, asyncs := r.Software.Calls("cuMemFree_v2"), r.Software.Calls("cuMemFreeAsync")
 				a := r.host.Ask("cuMemAlloc_v2", 5000)
-				require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowCUDA}))
-				require.NoError(t, r.driver.Synchronize())
-				assert.Equal(t, frees+1, r.software.Calls("cuMemFree_v2"))
-				assert.Equal(t, asyncs, r.software.Calls("cuMemFreeAsync"))
+				require.NoError(t, r.Driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowCUDA}))
+				require.NoError(t, r.Driver.Synchronize())
+				assert.Equal(t, frees+1, r.Software.Calls("cuMemFree_v2"))
+				assert.Equal(t, asyncs, r.Software.Calls("cuMemFreeAsync"))
 				if pools == 1 {
 					a = r.host.Ask("cuMemAllocAsync", 5000, stream)
-					require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowCUDAAsync}))
-					assert.Equal(t, frees+1, r.software.Calls("cuMemFree_v2"))
-					assert.Equal(t, asyncs+1, r.software.Calls("cuMemFreeAsync"))
+					require.NoError(t, r.Driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowCUDAAsync}))
+					assert.Equal(t, frees+1, r.Software.Calls("cuMemFree_v2"))
+					assert.Equal(t, asyncs+1, r.Software.Calls("cuMemFreeAsync"))
 				}
 				r.host.Must("cuStreamSynchronize", stream)
-				require.NoError(t, r.driver.Synchronize())
+				require.NoError(t, r.Driver.Synchronize())
 				r.host.Must("cuStreamDestroy_v2", stream)
 			})
 			for _, how := range []gomem.How{gomem.HowDriver, gomem.HowCUDA, gomem.HowCUDAAsync} {
-				assert.True(t, r.driver.CanFree(how))
+				assert.True(t, r.Driver.CanFree(how))
 			}
 			for _, how := range []gomem.How{gomem.HowHIP, gomem.HowHIPAsync, gomem.HowLevelZero} {
-				assert.False(t, r.driver.CanFree(how))
-				assert.ErrorContains(t, r.driver.Free(gomem.Block{Address: 1, Bytes: 1, How: how}), "cannot be freed by CUDA")
+				assert.False(t, r.Driver.CanFree(how))
+				assert.ErrorContains(t, r.Driver.Free(gomem.Block{Address: 1, Bytes: 1, How: how}), "cannot be freed by CUDA")
 			}
 		})
 	}
@@ -240,33 +228,33 @@ func TestAdoptedMemoryIsFreedAsItWasMade(t *testing.T) {
 // TestFreeOfWhatIsNoBlock: an address that the driver does not know is an error, reported once, and does not stay on the list.
 func TestFreeOfWhatIsNoBlock(t *testing.T) {
 	inAllModes(t, func(t *testing.T, r *rig) {
-		r.free(r.allocate(1), 1)
-		err := r.driver.Free(gomem.Block{Address: 0x10, Bytes: 64})
-		err = errors.Join(err, r.driver.Synchronize())
+		r.Free(r.Allocate(1), 1)
+		err := r.Driver.Free(gomem.Block{Address: 0x10, Bytes: 64})
+		err = errors.Join(err, r.Driver.Synchronize())
 		var failed *gomem.DriverError
 		require.ErrorAs(t, err, &failed)
 		assert.Equal(t, 1, failed.Code)
-		require.NoError(t, r.driver.Synchronize())
-		assert.Zero(t, r.driver.PendingFree())
+		require.NoError(t, r.Driver.Synchronize())
+		assert.Zero(t, r.Driver.PendingFree())
 	})
 }
 
 func TestTwoDevices(t *testing.T) {
 	a := open(t, nil, 0)
 	b := open(t, nil, 1)
-	x, y := a.allocate(1<<20), b.allocate(1<<20)
-	a.write(x, soft.Noise(1<<20, 1))
-	b.write(y, soft.Noise(1<<20, 2))
-	assert.Equal(t, soft.Noise(1<<20, 1), a.read(x, 1<<20))
-	assert.Equal(t, soft.Noise(1<<20, 2), b.read(y, 1<<20))
-	assert.EqualValues(t, 1, a.figure("live"))
-	assert.EqualValues(t, 1, b.figure("live"))
-	assert.NotEqual(t, a.driver.Facts().UUID, b.driver.Facts().UUID)
-	a.free(x, 1<<20)
-	require.NoError(t, a.driver.Synchronize())
-	assert.EqualValues(t, 0, a.figure("live"))
-	assert.EqualValues(t, 1, b.figure("live"))
-	b.free(y, 1<<20)
+	x, y := a.Allocate(1<<20), b.Allocate(1<<20)
+	a.Write(x, soft.Noise(1<<20, 1))
+	b.Write(y, soft.Noise(1<<20, 2))
+	assert.Equal(t, soft.Noise(1<<20, 1), a.Read(x, 1<<20))
+	assert.Equal(t, soft.Noise(1<<20, 2), b.Read(y, 1<<20))
+	assert.EqualValues(t, 1, a.Figure("live"))
+	assert.EqualValues(t, 1, b.Figure("live"))
+	assert.NotEqual(t, a.Driver.Facts().UUID, b.Driver.Facts().UUID)
+	a.Free(x, 1<<20)
+	require.NoError(t, a.Driver.Synchronize())
+	assert.EqualValues(t, 0, a.Figure("live"))
+	assert.EqualValues(t, 1, b.Figure("live"))
+	b.Free(y, 1<<20)
 }
 
 // TestLost is the table of codes after which no call can succeed.
@@ -275,15 +263,15 @@ func TestLost(t *testing.T) {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			r := open(t, nil, 0)
 			onBareThread(r.host, func() {
-				a := r.allocate(100)
-				require.NoError(t, r.software.Fail("cuStreamSynchronize", 1, code))
-				err := r.driver.Synchronize()
+				a := r.Allocate(100)
+				require.NoError(t, r.Software.Fail("cuStreamSynchronize", 1, code))
+				err := r.Driver.Synchronize()
 				require.ErrorIs(t, err, gomem.ErrLost)
 				var failed *gomem.DriverError
 				require.ErrorAs(t, err, &failed)
 				assert.Equal(t, code, failed.Code)
-				r.software.Reset()
-				r.free(a, 100)
+				r.Software.Reset()
+				r.Free(a, 100)
 			})
 		})
 	}
@@ -292,23 +280,23 @@ func TestLost(t *testing.T) {
 // TestUseAfterFreeIsSticky: a real illegal access on the device, not an injected code.
 func TestUseAfterFreeIsSticky(t *testing.T) {
 	r := open(t, settings{"quarantine": 1}, 0)
-	a, b := r.allocate(4096), r.allocate(4096)
-	r.free(a, 4096)
-	require.NoError(t, r.driver.Synchronize())
+	a, b := r.Allocate(4096), r.Allocate(4096)
+	r.Free(a, 4096)
+	require.NoError(t, r.Driver.Synchronize())
 	onBareThread(r.host, func() {
-		err := errors.Join(r.driver.CopyWithin(b, a, 4096), r.driver.Synchronize())
+		err := errors.Join(r.Driver.CopyWithin(b, a, 4096), r.Driver.Synchronize())
 		require.Error(t, err)
 		if !errors.Is(err, gomem.ErrLost) {
 			return // the software driver may refuse the copy before it is queued, as a driver that knows its blocks does
 		}
-		_, err = r.driver.Allocate(1)
+		_, err = r.Driver.Allocate(1)
 		assert.ErrorIs(t, err, gomem.ErrLost, "the next call, too")
-		assert.ErrorIs(t, r.driver.Free(gomem.Block{Address: b, Bytes: 4096}), gomem.ErrLost)
-		_, err = r.driver.Memory()
+		assert.ErrorIs(t, r.Driver.Free(gomem.Block{Address: b, Bytes: 4096}), gomem.ErrLost)
+		_, err = r.Driver.Memory()
 		assert.ErrorIs(t, err, gomem.ErrLost)
-		r.software.Reset()
+		r.Software.Reset()
 	})
-	r.free(b, 4096)
+	r.Free(b, 4096)
 }
 
 func TestClosedDriver(t *testing.T) {
@@ -338,10 +326,10 @@ func TestPoolCallsNeedNoContext(t *testing.T) {
 		t.Run(fmt.Sprint("changes=", want), func(t *testing.T) {
 			r := open(t, mode, 0)
 			onBareThread(r.host, func() {
-				r.free(r.allocate(100), 100)
-				before := r.software.Calls("cuCtxPushCurrent_v2")
-				r.free(r.allocate(100), 100)
-				assert.Equal(t, want, r.software.Calls("cuCtxPushCurrent_v2")-before)
+				r.Free(r.Allocate(100), 100)
+				before := r.Software.Calls("cuCtxPushCurrent_v2")
+				r.Free(r.Allocate(100), 100)
+				assert.Equal(t, want, r.Software.Calls("cuCtxPushCurrent_v2")-before)
 			})
 		})
 	}
@@ -350,10 +338,10 @@ func TestPoolCallsNeedNoContext(t *testing.T) {
 // TestWithoutTheFunctionTheCallerIsBelieved: a driver that cannot tell what lies at an address lets everything be adopted.
 func TestWithoutTheFunctionTheCallerIsBelieved(t *testing.T) {
 	r := open(t, nil, 0)
-	r.free(r.allocate(1), 1)
+	r.Free(r.Allocate(1), 1)
 	none := gomem.Block{Address: 0x10000, Bytes: 64, How: gomem.HowCUDA}
 	var refused *gomem.BlockError
-	require.ErrorAs(t, r.driver.Examine(none), &refused)
+	require.ErrorAs(t, r.Driver.Examine(none), &refused)
 	extra := soft.Compile(t, "int nothing;\n")
 	library, err := cuda.Load(soft.Patched{Loader: dl.System, Extra: extra, Hidden: "cuMemGetAddressRange_v2"}, []dl.Candidate{{Name: soft.Library(t, soft.CUDA)}})
 	require.NoError(t, err)
@@ -366,10 +354,10 @@ func TestWithoutTheFunctionTheCallerIsBelieved(t *testing.T) {
 // TestHostMemoryThatTheDriverKnows: pinned memory has a range like a block, and is refused by its kind.
 func TestHostMemoryThatTheDriverKnows(t *testing.T) {
 	r := open(t, nil, 0)
-	r.free(r.allocate(1), 1)
+	r.Free(r.Allocate(1), 1)
 	onContext(t, r, func() {
 		pinned := r.host.Ask("cuMemAllocHost_v2", 100)
-		err := r.driver.Examine(gomem.Block{Address: pinned, Bytes: 100, How: gomem.HowCUDA})
+		err := r.Driver.Examine(gomem.Block{Address: pinned, Bytes: 100, How: gomem.HowCUDA})
 		var refused *gomem.BlockError
 		require.ErrorAs(t, err, &refused)
 		assert.Equal(t, gomem.Allocation{Base: pinned, Bytes: 100, Host: true}, refused.Found)

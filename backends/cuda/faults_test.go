@@ -14,6 +14,7 @@ import (
 	"github.com/tack-memory/tack-memory/backends/cuda"
 	"github.com/tack-memory/tack-memory/backends/dl"
 	"github.com/tack-memory/tack-memory/gomem"
+	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
 // The codes that calls are made to fail with: one that means nothing to the core, a full device, an argument that is refused.
@@ -41,7 +42,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 					for nth := 1; failOnce(t, mode, operation, symbol.Name, nth, code); nth++ {
 						faults++
 						if t.Failed() {
-							t.Fatalf("pools=%d, %s: call %d of %s failed with %d", mode["pools"], operation.name, nth, symbol.Name, code)
+							t.Fatalf("pools=%d, %s: call %d of %s failed with %d", mode["pools"], operation.Name, nth, symbol.Name, code)
 						}
 					}
 				}
@@ -53,19 +54,19 @@ func TestEveryCallFailsOnce(t *testing.T) {
 }
 
 // failOnce runs one case; false where the operation makes fewer than nth calls of the function.
-func failOnce(t *testing.T, mode settings, operation operation, function string, nth, code int) (reached bool) {
+func failOnce(t *testing.T, mode settings, operation soft.Call[*scene], function string, nth, code int) (reached bool) {
 	t.Helper()
-	ran := t.Run(fmt.Sprintf("pools=%d,context=%d/%s/%s/%d/%d", mode["pools"], mode[wantsContext], operation.name, function, code, nth), func(t *testing.T) {
+	ran := t.Run(fmt.Sprintf("pools=%d,context=%d/%s/%s/%d/%d", mode["pools"], mode[wantsContext], operation.Name, function, code, nth), func(t *testing.T) {
 		s := newScene(t, open(t, mode, 0))
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		before := s.host.Ask("cuCtxGetCurrent")
-		blocks := len(s.blocks)
-		calls := s.software.Calls(function)
-		require.NoError(t, s.software.Fail(function, nth, code))
-		err := operation.run(s)
-		reached = s.software.Calls(function)-calls >= nth
-		require.NoError(t, s.software.Fail(function, 0, 0))
+		blocks := len(s.Blocks)
+		calls := s.Software.Calls(function)
+		require.NoError(t, s.Software.Fail(function, nth, code))
+		err := operation.Run(s)
+		reached = s.Software.Calls(function)-calls >= nth
+		require.NoError(t, s.Software.Fail(function, 0, 0))
 		assert.Equal(t, before, s.host.Ask("cuCtxGetCurrent"))
 		if err != nil {
 			require.True(t, reached)
@@ -75,8 +76,8 @@ func failOnce(t *testing.T, mode settings, operation operation, function string,
 			assert.Equal(t, code, failed.Code)
 			assert.Equal(t, "sim:0", failed.Device)
 			assert.Equal(t, code == 2, errors.Is(err, gomem.ErrOutOfMemory))
-			if len(s.blocks) == blocks { // a free that failed has no block to try again with
-				require.NoError(t, operation.run(s), "the next call works")
+			if len(s.Blocks) == blocks { // a free that failed has no block to try again with
+				require.NoError(t, operation.Run(s), "the next call works")
 			}
 		}
 		s.clear()

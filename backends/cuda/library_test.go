@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,17 +18,11 @@ import (
 
 func TestSymbolsAreExportedNames(t *testing.T) {
 	library, _ := library(t)
-	seen := map[string]bool{}
-	for _, symbol := range cuda.Symbols {
-		assert.False(t, seen[symbol.Name], "%s is listed twice", symbol.Name)
-		seen[symbol.Name] = true
-		assert.Positive(t, symbol.Since)
-		assert.Equal(t, symbol.Required, symbol.Feature == "", "%s: required, or needed for something that is named", symbol.Name)
-	}
+	soft.CheckSymbols(t, cuda.Symbols, 1)
 	// The un-suffixed names of these are the ABI with 32-bit sizes.
 	for _, name := range []string{"cuMemAlloc", "cuMemFree", "cuMemGetInfo", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync", "cuCtxPushCurrent",
 		"cuCtxPopCurrent", "cuEventDestroy", "cuStreamDestroy", "cuDeviceTotalMem", "cuDevicePrimaryCtxRelease"} {
-		assert.False(t, seen[name], "%s is a legacy name", name)
+		assert.False(t, slices.ContainsFunc(cuda.Symbols, func(s dl.Symbol) bool { return s.Name == name }), "%s is a legacy name", name)
 	}
 	assert.Empty(t, library.Missing(), "the software driver has every function")
 }
@@ -40,30 +35,15 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestLoadFailures(t *testing.T) {
-	_, err := cuda.Load(dl.System, []dl.Candidate{{Name: "/nowhere/libcuda.so.1"}})
-	var failed *dl.LoadError
-	require.ErrorAs(t, err, &failed)
-	assert.ErrorContains(t, err, "/nowhere/libcuda.so.1")
-
-	_, err = cuda.Load(dl.System, []dl.Candidate{{Name: "libc.so.6"}})
-	var missing *dl.MissingError
-	require.ErrorAs(t, err, &missing, "a library without the driver's functions")
-	assert.ErrorContains(t, err, "cuInit")
+	soft.RequireLoadFailures(t, "libcuda.so.1", "cuInit", func(candidates []dl.Candidate) error {
+		_, err := cuda.Load(dl.System, candidates)
+		return err
+	})
 }
 
-// olderLoader hides functions, as an older driver does.
-type olderLoader struct {
-	dl.Loader
-	newest int // of CUDA
-}
-
-func (l olderLoader) Lookup(library dl.Handle, name string) uintptr {
-	for _, symbol := range cuda.Symbols {
-		if symbol.Name == name && symbol.Since > l.newest {
-			return 0
-		}
-	}
-	return l.Loader.Lookup(library, name)
+// hiding is a loader that hides functions.
+func hiding(hidden func(dl.Symbol) bool) dl.Loader {
+	return soft.Hiding{Loader: dl.System, Symbols: cuda.Symbols, Hidden: hidden}
 }
 
 // TestOlderDrivers runs every version gate: what is missing is named, and the rest works.
@@ -78,7 +58,7 @@ func TestOlderDrivers(t *testing.T) {
 		{11010, true, []string{"MIG", "pools"}},
 		{10020, false, nil},
 	} {
-		library, err := cuda.Load(olderLoader{dl.System, c.newest}, []dl.Candidate{{Name: soft.Fresh(t, soft.CUDA)}})
+		library, err := cuda.Load(hiding(func(s dl.Symbol) bool { return s.Since > c.newest }), []dl.Candidate{{Name: soft.Fresh(t, soft.CUDA)}})
 		if !c.loads {
 			var missing *dl.MissingError
 			require.ErrorAs(t, err, &missing, "version %d", c.newest)
@@ -96,28 +76,15 @@ func TestOlderDrivers(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, !strings.Contains(text, "pools"), driver.Facts().Pools)
 		assert.Equal(t, !strings.Contains(text, "pools"), driver.CanFree(gomem.HowCUDAAsync))
-		r := &rig{t: t, driver: driver, software: library.Software()}
-		a := r.allocate(1000)
+		r := newRig(t, driver, library.Software(), 0)
+		a := r.Allocate(1000)
 		content := soft.Noise(1000, 1)
-		r.write(a, content)
-		assert.Equal(t, content, r.read(a, 1000))
-		r.free(a, 1000)
+		r.Write(a, content)
+		assert.Equal(t, content, r.Read(a, 1000))
+		r.Free(a, 1000)
 		r.requireEmpty()
 		require.NoError(t, driver.Close())
 	}
-}
-
-// withoutSymbol hides one function.
-type withoutSymbol struct {
-	dl.Loader
-	name string
-}
-
-func (l withoutSymbol) Lookup(library dl.Handle, name string) uintptr {
-	if name == l.name {
-		return 0
-	}
-	return l.Loader.Lookup(library, name)
 }
 
 // TestEachMissingSymbol hides each function alone: a required one is an error that names it, any other switches off what needs it, which is named,
@@ -125,7 +92,7 @@ func (l withoutSymbol) Lookup(library dl.Handle, name string) uintptr {
 func TestEachMissingSymbol(t *testing.T) {
 	for _, symbol := range cuda.Symbols {
 		t.Run(symbol.Name, func(t *testing.T) {
-			library, err := cuda.Load(withoutSymbol{dl.System, symbol.Name}, []dl.Candidate{{Name: soft.Fresh(t, soft.CUDA)}})
+			library, err := cuda.Load(hiding(func(s dl.Symbol) bool { return s.Name == symbol.Name }), []dl.Candidate{{Name: soft.Fresh(t, soft.CUDA)}})
 			if symbol.Required {
 				var missing *dl.MissingError
 				require.ErrorAs(t, err, &missing)
@@ -142,19 +109,19 @@ func TestEachMissingSymbol(t *testing.T) {
 			assert.Equal(t, pools, driver.CanFree(gomem.HowCUDAAsync))
 			assert.True(t, driver.CanFree(gomem.HowCUDA))
 			assert.NotEmpty(t, driver.Facts().UUID, "one of the two calls is enough")
-			r := &rig{t: t, driver: driver, software: library.Software()}
-			a := r.allocate(1000)
-			r.write(a, soft.Noise(1000, 1))
-			assert.Equal(t, soft.Noise(1000, 1), r.read(a, 1000))
-			r.free(a, 1000)
+			r := newRig(t, driver, library.Software(), 0)
+			a := r.Allocate(1000)
+			r.Write(a, soft.Noise(1000, 1))
+			assert.Equal(t, soft.Noise(1000, 1), r.Read(a, 1000))
+			r.Free(a, 1000)
 			r.requireEmpty()
-			big := r.allocate(capacity - 1<<20)
+			big := r.Allocate(capacity - 1<<20)
 			_, err = driver.Allocate(capacity - 1<<20)
 			var failed *gomem.DriverError
 			require.ErrorAs(t, err, &failed)
 			assert.ErrorIs(t, err, gomem.ErrOutOfMemory)
 			assert.Equal(t, symbol.Name != "cuGetErrorName", failed.Name == "CUDA_ERROR_OUT_OF_MEMORY")
-			r.free(big, capacity-1<<20)
+			r.Free(big, capacity-1<<20)
 			require.NoError(t, driver.Close())
 		})
 	}
@@ -236,8 +203,8 @@ func TestPoolsNotAllowed(t *testing.T) {
 	driver, err := library.Open("cuda:0", 0)
 	require.NoError(t, err)
 	assert.False(t, driver.Facts().Pools)
-	r := &rig{t: t, driver: driver, software: library.Software()}
-	r.free(r.allocate(1000), 1000)
+	r := newRig(t, driver, library.Software(), 0)
+	r.Free(r.Allocate(1000), 1000)
 	require.NoError(t, driver.Close())
 	assert.Positive(t, library.Software().Calls("cuMemAlloc_v2"))
 	for _, function := range []string{"cuMemPoolCreate", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemPoolTrimTo"} {

@@ -2,7 +2,6 @@ package cuda_test
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/tack-memory/tack-memory/backends/cuda"
 	"github.com/tack-memory/tack-memory/backends/dl"
-	"github.com/tack-memory/tack-memory/gomem"
 	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
@@ -19,20 +17,15 @@ const capacity = 64 << 20
 
 func TestMain(m *testing.M) { soft.MainOnTwo(m, capacity) }
 
-var loading sync.Mutex
-var loaded *cuda.Library
+var loaded = soft.Once(func(t testing.TB) *cuda.Library { return load(t, soft.Library(t, soft.CUDA)) })
 
 // library is the software driver, loaded once.
 func library(t testing.TB) (*cuda.Library, *cuda.Software) {
 	t.Helper()
-	loading.Lock()
-	defer loading.Unlock()
-	if loaded == nil {
-		loaded = load(t, soft.Library(t, soft.CUDA))
-	}
-	software := loaded.Software()
+	library := loaded(t)
+	software := library.Software()
 	require.NotNil(t, software)
-	return loaded, software
+	return library, software
 }
 
 func load(t testing.TB, file string) *cuda.Library {
@@ -73,11 +66,12 @@ func inAllModes(t *testing.T, test func(t *testing.T, r *rig)) {
 
 // rig is an open device over the software driver.
 type rig struct {
-	t        testing.TB
-	driver   *cuda.Driver
-	software *cuda.Software
-	host     *soft.Host
-	ordinal  int
+	soft.Rig[*cuda.Driver]
+	host *soft.Host
+}
+
+func newRig(t testing.TB, driver *cuda.Driver, software *cuda.Software, ordinal int) *rig {
+	return &rig{soft.NewRig(t, driver, software, ordinal), soft.NewHost(t, soft.Library(t, soft.CUDA))}
 }
 
 // open opens a device under some settings. At the end of the test nothing may be left on it.
@@ -94,7 +88,7 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 	}
 	driver, err := library.Open(fmt.Sprintf("sim:%d", ordinal), ordinal)
 	require.NoError(t, err)
-	r := &rig{t, driver, software, soft.NewHost(t, soft.Library(t, soft.CUDA)), ordinal}
+	r := newRig(t, driver, software, ordinal)
 	t.Cleanup(func() {
 		r.requireEmpty()
 		assert.NoError(t, driver.Close())
@@ -104,51 +98,14 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 	if s[wantsContext] == 1 {
 		const invalidContext = 201
 		require.NoError(t, software.Fail("cuMemAllocFromPoolAsync", 1, invalidContext))
-		r.free(r.allocate(1), 1)
+		r.Free(r.Allocate(1), 1)
 	}
 	return r
 }
 
-// figure reads a figure of the device.
-func (r *rig) figure(key string) int64 {
-	r.t.Helper()
-	value, err := r.software.Get(fmt.Sprintf("%s.%d", key, r.ordinal))
-	require.NoError(r.t, err)
-	return value
-}
-
 // requireEmpty waits for the device, and sees that all memory is back.
 func (r *rig) requireEmpty() {
-	r.t.Helper()
-	require.NoError(r.t, r.driver.Synchronize())
-	_, err := r.driver.Trim()
-	require.NoError(r.t, err)
-	assert.Zero(r.t, r.driver.PendingFree(), "blocks that wait to be freed")
-	assert.Zero(r.t, r.figure("live"), "live blocks")
-	assert.Zero(r.t, r.figure("reserved"), "bytes taken from the device")
-}
-
-func (r *rig) allocate(nbytes uint64) uint64 {
-	r.t.Helper()
-	address, err := r.driver.Allocate(nbytes)
-	require.NoError(r.t, err)
-	require.NotZero(r.t, address)
-	return address
-}
-
-func (r *rig) free(address, nbytes uint64) {
-	r.t.Helper()
-	require.NoError(r.t, r.driver.Free(gomem.Block{Address: address, Bytes: nbytes}))
-}
-
-// write puts bytes on the device.
-func (r *rig) write(address uint64, content []byte) {
-	r.t.Helper()
-	soft.Write(r.t, r.driver, address, content)
-}
-
-// read gets bytes from the device.
-func (r *rig) read(address uint64, nbytes int) []byte {
-	r.t.Helper()
-	return soft.Read(r.t, r.driver, address, nbytes)
+	r.T.Helper()
+	r.RequireDrained()
+	r.RequireNothingLeft()
 }

@@ -5,7 +5,8 @@ import "C"
 
 import "github.com/tack-memory/tack-memory/backends/dl"
 
-// Symbols is every function of the library that this package calls, from symbols.def.
+// Symbols is every function of the library that this package calls, from symbols.def. Each vendor's package reads a table of its own: cgo's types are a
+// package's own, so a common reader would have to be given every field by another function.
 var Symbols = readSymbols()
 
 // features says what is missing without a symbol that is not required.

@@ -18,14 +18,8 @@ import (
 
 func TestSymbols(t *testing.T) {
 	library, _ := library(t)
-	seen := map[string]bool{}
-	for _, symbol := range hip.Symbols {
-		assert.False(t, seen[symbol.Name], "%s is listed twice", symbol.Name)
-		seen[symbol.Name] = true
-		assert.GreaterOrEqual(t, symbol.Since, 40_000_000)
-		assert.Equal(t, symbol.Required, symbol.Feature == "", "%s: required, or needed for something that is named", symbol.Name)
-	}
-	assert.Contains(t, seen, "hipGetErrorName")
+	soft.CheckSymbols(t, hip.Symbols, 40_000_000)
+	assert.True(t, slices.ContainsFunc(hip.Symbols, func(s dl.Symbol) bool { return s.Name == "hipGetErrorName" }))
 	assert.Empty(t, library.Missing(), "the software driver has every function")
 }
 
@@ -47,30 +41,10 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestLoadFailures(t *testing.T) {
-	_, err := hip.Load(dl.System, []dl.Candidate{{Name: "/nowhere/libamdhip64.so.6"}})
-	var failed *dl.LoadError
-	require.ErrorAs(t, err, &failed)
-	assert.ErrorContains(t, err, "/nowhere/libamdhip64.so.6")
-
-	_, err = hip.Load(dl.System, []dl.Candidate{{Name: "libc.so.6"}})
-	var missing *dl.MissingError
-	require.ErrorAs(t, err, &missing, "a library without the runtime's functions")
-	assert.ErrorContains(t, err, "hipInit")
-}
-
-// withoutSymbols hides functions, as an older runtime does.
-type withoutSymbols struct {
-	dl.Loader
-	hidden func(dl.Symbol) bool
-}
-
-func (l withoutSymbols) Lookup(library dl.Handle, name string) uintptr {
-	for _, symbol := range hip.Symbols {
-		if symbol.Name == name && l.hidden(symbol) {
-			return 0
-		}
-	}
-	return l.Loader.Lookup(library, name)
+	soft.RequireLoadFailures(t, "libamdhip64.so.6", "hipInit", func(candidates []dl.Candidate) error {
+		_, err := hip.Load(dl.System, candidates)
+		return err
+	})
 }
 
 // TestMissingSymbols hides each function once, and all that are newer than a version: a required one is an error that names it, any other
@@ -86,7 +60,7 @@ func TestMissingSymbols(t *testing.T) {
 	}
 	for name, hidden := range cases {
 		t.Run(name, func(t *testing.T) {
-			library, err := hip.Load(withoutSymbols{dl.System, hidden}, []dl.Candidate{{Name: soft.Fresh(t, soft.HIP)}})
+			library, err := hip.Load(soft.Hiding{Loader: dl.System, Symbols: hip.Symbols, Hidden: hidden}, []dl.Candidate{{Name: soft.Fresh(t, soft.HIP)}})
 			if slices.ContainsFunc(hip.Symbols, func(s dl.Symbol) bool { return s.Required && hidden(s) }) {
 				var missing *dl.MissingError
 				require.ErrorAs(t, err, &missing)
@@ -106,8 +80,8 @@ func TestMissingSymbols(t *testing.T) {
 			assert.Equal(t, hasPools, driver.CanFree(gomem.HowHIPAsync))
 			assert.True(t, driver.CanFree(gomem.HowHIP))
 			assert.Equal(t, name == "hipDeviceGetUuid" || name == "HIP 4.2" || name == "HIP 5.0", driver.Facts().UUID == "")
-			r := &rig{t: t, driver: driver, software: library.Software()}
-			r.drop(r.allocate(1000), 1000)
+			r := newRig(t, driver, library.Software(), 0)
+			r.drop(r.Allocate(1000), 1000)
 			_, err = driver.Allocate(capacity - 1<<20)
 			require.NoError(t, err)
 			_, err = driver.Allocate(capacity - 1<<20)
@@ -139,8 +113,8 @@ func TestPoolsNotAllowed(t *testing.T) {
 	driver, err := library.Open("hip:0", 0)
 	require.NoError(t, err)
 	assert.False(t, driver.Facts().Pools)
-	r := &rig{t: t, driver: driver, software: library.Software()}
-	r.drop(r.allocate(1000), 1000)
+	r := newRig(t, driver, library.Software(), 0)
+	r.drop(r.Allocate(1000), 1000)
 	require.NoError(t, driver.Close())
 	assert.Positive(t, library.Software().Calls("hipMalloc"))
 	for _, function := range []string{"hipMemPoolCreate", "hipMallocFromPoolAsync", "hipFreeAsync", "hipMemPoolTrimTo"} {

@@ -3,7 +3,6 @@ package hip_test
 import (
 	"fmt"
 	"runtime"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,7 +12,6 @@ import (
 	"github.com/tack-memory/tack-memory/backends/hip"
 	"github.com/tack-memory/tack-memory/backends/ordered"
 	"github.com/tack-memory/tack-memory/backends/softdriver"
-	"github.com/tack-memory/tack-memory/gomem"
 	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
@@ -22,20 +20,15 @@ const capacity = 64 << 20
 
 func TestMain(m *testing.M) { soft.MainOnTwo(m, capacity) }
 
-var loading sync.Mutex
-var loaded *hip.Library
+var loaded = soft.Once(func(t testing.TB) *hip.Library { return load(t, soft.Library(t, soft.HIP)) })
 
 // library is the software driver, loaded once.
 func library(t testing.TB) (*hip.Library, *softdriver.Control) {
 	t.Helper()
-	loading.Lock()
-	defer loading.Unlock()
-	if loaded == nil {
-		loaded = load(t, soft.Library(t, soft.HIP))
-	}
-	software := loaded.Software()
+	library := loaded(t)
+	software := library.Software()
 	require.NotNil(t, software)
-	return loaded, software
+	return library, software
 }
 
 func load(t testing.TB, file string) *hip.Library {
@@ -50,11 +43,12 @@ type settings map[string]int64
 
 // rig is an open device over the software driver.
 type rig struct {
-	t        testing.TB
-	driver   *ordered.Driver
-	software *softdriver.Control
-	host     *soft.Host
-	ordinal  int
+	soft.Rig[*ordered.Driver]
+	host *soft.Host
+}
+
+func newRig(t testing.TB, driver *ordered.Driver, software *softdriver.Control, ordinal int) *rig {
+	return &rig{soft.NewRig(t, driver, software, ordinal), soft.NewHost(t, soft.Library(t, soft.HIP))}
 }
 
 // open opens a device under some settings. At the end of the test nothing may be left on it.
@@ -69,7 +63,7 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 	}
 	driver, err := library.Open(fmt.Sprintf("hip:%d", ordinal), ordinal)
 	require.NoError(t, err)
-	r := &rig{t, driver, software, soft.NewHost(t, soft.Library(t, soft.HIP)), ordinal}
+	r := newRig(t, driver, software, ordinal)
 	t.Cleanup(func() {
 		r.requireEmpty()
 		assert.NoError(t, driver.Close())
@@ -78,51 +72,18 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 	return r
 }
 
-// figure reads a figure of the device.
-func (r *rig) figure(key string) int64 {
-	r.t.Helper()
-	value, err := r.software.Get(fmt.Sprintf("%s.%d", key, r.ordinal))
-	require.NoError(r.t, err)
-	return value
-}
-
 // requireEmpty waits for the device, and sees that all memory is back.
 func (r *rig) requireEmpty() {
-	r.t.Helper()
-	require.NoError(r.t, r.driver.Synchronize())
-	_, err := r.driver.Trim()
-	require.NoError(r.t, err)
-	assert.Zero(r.t, r.driver.PendingFree(), "blocks that wait to be freed")
-	assert.Zero(r.t, r.cached(), "bytes kept for reuse")
-	assert.Zero(r.t, r.figure("live"), "live blocks")
-	assert.Zero(r.t, r.figure("reserved"), "bytes taken from the device")
-}
-
-func (r *rig) cached() int64 {
-	r.t.Helper()
-	memory, err := r.driver.Memory()
-	require.NoError(r.t, err)
-	return memory.Cached
-}
-
-func (r *rig) allocate(nbytes uint64) uint64 {
-	r.t.Helper()
-	address, err := r.driver.Allocate(nbytes)
-	require.NoError(r.t, err)
-	require.NotZero(r.t, address)
-	return address
-}
-
-func (r *rig) free(address, nbytes uint64) {
-	r.t.Helper()
-	require.NoError(r.t, r.driver.Free(gomem.Block{Address: address, Bytes: nbytes}))
+	r.T.Helper()
+	r.RequireDrained()
+	r.RequireNothingLeft()
 }
 
 // drop frees a block and waits until the device has passed it.
 func (r *rig) drop(address, nbytes uint64) {
-	r.t.Helper()
-	r.free(address, nbytes)
-	require.NoError(r.t, r.driver.Synchronize())
+	r.T.Helper()
+	r.Free(address, nbytes)
+	require.NoError(r.T, r.Driver.Synchronize())
 }
 
 // onThread keeps a test on one OS thread, with the device 0 current at its beginning.
@@ -136,6 +97,6 @@ func onThread(r *rig, test func()) {
 
 // currentDevice is the thread's.
 func (r *rig) currentDevice() int {
-	r.t.Helper()
+	r.T.Helper()
 	return int(int32(r.host.Ask("hipGetDevice")))
 }

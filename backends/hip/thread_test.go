@@ -21,9 +21,9 @@ func TestDeviceIsPutBackAtTheSecondTry(t *testing.T) {
 	open(t, settings{"pools": 0}, 0)
 	r := open(t, nil, 1)
 	onThread(r, func() {
-		r.drop(r.allocate(100), 100)
-		require.NoError(t, r.software.Fail("hipSetDevice", 2, 999)) // the first makes it ours
-		a := r.allocate(100)
+		r.drop(r.Allocate(100), 100)
+		require.NoError(t, r.Software.Fail("hipSetDevice", 2, 999)) // the first makes it ours
+		a := r.Allocate(100)
 		assert.Equal(t, 0, r.currentDevice())
 		r.drop(a, 100)
 	})
@@ -51,7 +51,7 @@ func TestDeviceThatCannotBePutBack(t *testing.T) {
 	_, err = driver.Trim()
 	require.NoError(t, err)
 	assert.Zero(t, driver.PendingFree())
-	assert.Zero(t, first.figure("live"), "the blocks that nobody got were freed")
+	assert.Zero(t, first.Figure("live"), "the blocks that nobody got were freed")
 	require.NoError(t, driver.Close())
 }
 
@@ -63,21 +63,21 @@ func TestLastErrorIsTheHosts(t *testing.T) {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			r := open(t, settings{"driver_version": version, "pools": 0, "delay_us": 2000}, 0)
 			onThread(r, func() {
-				a := r.allocate(1 << 20)
-				require.NoError(t, r.driver.Fill(a, []byte{1}, 1<<20))
-				r.free(a, 1<<20)         // its event is not ready for long
-				b := r.allocate(1 << 20) // asks for that
+				a := r.Allocate(1 << 20)
+				require.NoError(t, r.Driver.Fill(a, []byte{1}, 1<<20))
+				r.Free(a, 1<<20)         // its event is not ready for long
+				b := r.Allocate(1 << 20) // asks for that
 				assert.Equal(t, success, r.host.Call("hipPeekAtLastError"), "not ready")
-				_, err := r.driver.Allocate(capacity)
+				_, err := r.Driver.Allocate(capacity)
 				require.ErrorIs(t, err, gomem.ErrOutOfMemory)
 				assert.Equal(t, success, r.host.Call("hipGetLastError"), "our own failure")
 
 				assert.Equal(t, invalidValue, r.host.Call("hipMalloc", 0, 1))
-				require.NoError(t, r.driver.Fill(b, []byte{2}, 100))
+				require.NoError(t, r.Driver.Fill(b, []byte{2}, 100))
 				if version >= 70_000_000 {
 					assert.Equal(t, invalidValue, r.host.Call("hipGetLastError"), "the host's failure")
 				}
-				r.free(b, 1<<20)
+				r.Free(b, 1<<20)
 			})
 		})
 	}
@@ -98,24 +98,24 @@ func TestDefaultStreamsHandle(t *testing.T) {
 func TestHandles(t *testing.T) {
 	r := open(t, nil, 0)
 	onThread(r, func() {
-		own := r.driver.Stream()
+		own := r.Driver.Stream()
 		stream := r.host.Ask("hipStreamCreateWithFlags", 1)
-		require.NoError(t, r.driver.SetStream(0, stream))
-		assert.Equal(t, stream, r.driver.Stream())
-		require.NoError(t, r.driver.SetStream(0xdead0, 1), "a context has no meaning")
-		r.drop(r.allocate(1000), 1000)
-		require.NoError(t, r.driver.SetStream(0, stream))
-		require.NoError(t, r.driver.Join(1, 0))
-		require.NoError(t, r.driver.SetStream(0, 0))
+		require.NoError(t, r.Driver.SetStream(0, stream))
+		assert.Equal(t, stream, r.Driver.Stream())
+		require.NoError(t, r.Driver.SetStream(0xdead0, 1), "a context has no meaning")
+		r.drop(r.Allocate(1000), 1000)
+		require.NoError(t, r.Driver.SetStream(0, stream))
+		require.NoError(t, r.Driver.Join(1, 0))
+		require.NoError(t, r.Driver.SetStream(0, 0))
 		r.host.Must("hipStreamDestroy", stream)
 
 		for _, none := range []uint64{stream, 0xdead0} {
-			err := r.driver.SetStream(0, none)
+			err := r.Driver.SetStream(0, none)
 			require.ErrorIs(t, err, gomem.ErrInvalidHandle)
 			assert.NotErrorIs(t, err, gomem.ErrLost)
-			r.drop(r.allocate(1000), 1000)
+			r.drop(r.Allocate(1000), 1000)
 		}
-		assert.NotEqual(t, own, r.driver.Stream())
+		assert.NotEqual(t, own, r.Driver.Stream())
 	})
 }
 
@@ -125,9 +125,9 @@ func TestLost(t *testing.T) {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			r := open(t, nil, 0)
 			onThread(r, func() {
-				a := r.allocate(100)
-				require.NoError(t, r.software.Fail("hipStreamSynchronize", 1, code))
-				err := r.driver.Synchronize()
+				a := r.Allocate(100)
+				require.NoError(t, r.Software.Fail("hipStreamSynchronize", 1, code))
+				err := r.Driver.Synchronize()
 				var failed *gomem.DriverError
 				require.ErrorAs(t, err, &failed)
 				assert.Equal(t, code, failed.Code)
@@ -136,8 +136,8 @@ func TestLost(t *testing.T) {
 				} else {
 					assert.NotErrorIs(t, err, gomem.ErrLost, "%d", code)
 				}
-				r.software.Reset()
-				r.free(a, 100)
+				r.Software.Reset()
+				r.Free(a, 100)
 			})
 		})
 	}
@@ -152,21 +152,21 @@ func TestCapture(t *testing.T) {
 			r := open(t, settings{"pools": pools}, 0)
 			onThread(r, func() {
 				stream := r.host.Ask("hipStreamCreateWithFlags", 1)
-				require.NoError(t, r.driver.SetStream(0, stream))
-				a := r.allocate(1000)
+				require.NoError(t, r.Driver.SetStream(0, stream))
+				a := r.Allocate(1000)
 				r.host.Must("hipStreamBeginCapture", stream, relaxed)
-				_, err := r.driver.Allocate(1000)
-				for _, err := range []error{err, r.driver.Fill(a, []byte{1}, 10), r.driver.Synchronize()} {
+				_, err := r.Driver.Allocate(1000)
+				for _, err := range []error{err, r.Driver.Fill(a, []byte{1}, 10), r.Driver.Synchronize()} {
 					require.ErrorIs(t, err, ordered.ErrCapturing)
 					assert.ErrorContains(t, err, "until the capture ends")
 				}
-				r.free(a, 1000)
-				assert.EqualValues(t, 1000, r.driver.PendingFree())
+				r.Free(a, 1000)
+				assert.EqualValues(t, 1000, r.Driver.PendingFree())
 				assert.EqualValues(t, active, r.host.AskLast("hipStreamIsCapturing", stream), "the capture goes on")
 				r.host.Must("hipGraphDestroy", r.host.AskLast("hipStreamEndCapture", stream))
-				require.NoError(t, r.driver.Synchronize())
-				assert.Zero(t, r.driver.PendingFree())
-				require.NoError(t, r.driver.SetStream(0, 0))
+				require.NoError(t, r.Driver.Synchronize())
+				assert.Zero(t, r.Driver.PendingFree())
+				require.NoError(t, r.Driver.SetStream(0, 0))
 				r.host.Must("hipStreamDestroy", stream)
 			})
 		})

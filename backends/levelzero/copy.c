@@ -129,3 +129,10 @@ tml_status tml_join(tml_device *d, ze_command_list_handle_t from, ze_command_lis
 	 * to others. */
 	return from ? tml_wait_for(d, from, UINT64_MAX) : tml_wait(d, d->now);
 }
+
+tml_status tml_wait_until(tml_device *d, ze_command_list_handle_t list, uint64_t nanoseconds) {
+	if (!list || list == d->now->list) list = d->host;
+	if (list) return tml_wait_for(d, list, nanoseconds);
+	tml_stream *s = d->now;
+	return s->list ? TML_TRY(d->api, zeCommandListHostSynchronize, s->list, nanoseconds) : TML_TRY(d->api, zeCommandQueueSynchronize, s->queue, nanoseconds);
+}

@@ -175,7 +175,6 @@ tml_block tml_allocate(tml_device *d, uint64_t bytes);
 uint64_t tml_spare(uint64_t total);
 /* How much may still be allocated while so many bytes of ours are live, adopted ones included. */
 tml_result tml_room(tml_device *d, uint64_t live);
-/* A block of the host's is ours from now on. Not *known: it lies in no context that we know, and is not. */
 /* What the driver has allocated at an address. */
 typedef struct {
 	uint64_t base, bytes;
@@ -184,6 +183,7 @@ typedef struct {
 	bool told;  /* the range is there: the loader has the function for that */
 } tml_place;
 tml_status tml_examine(tml_device *d, uint64_t address, tml_place *place);
+/* A block of the host's is ours from now on. Not *known: it lies in no context that we know, and is not. */
 tml_status tml_adopt(tml_device *d, uint64_t address, bool *known);
 void tml_disown(tml_device *d, uint64_t address, uint64_t bytes, bool ours); /* a block is somebody else's now; ours: it came from tml_allocate */
 tml_status tml_free(tml_device *d, uint64_t address, uint64_t bytes, bool ours); /* ours: it came from tml_allocate */
@@ -198,6 +198,8 @@ tml_status tml_copy_in_steps(tml_device *d, uint64_t destination, uint64_t sourc
 tml_status tml_fill(tml_device *d, uint64_t address, uint64_t low, uint64_t high, uint32_t period, uint64_t bytes);
 /* NULL: the device's. */
 tml_status tml_join(tml_device *d, ze_command_list_handle_t from, ze_command_list_handle_t to);
+/* Waits until the device is done with what was appended to a list (NULL: the device's own), for so many nanoseconds at most: then the code is TML_NOT_READY. */
+tml_status tml_wait_until(tml_device *d, ze_command_list_handle_t list, uint64_t nanoseconds);
 
 /* ---- shared by the files */
 

@@ -52,6 +52,7 @@ import (
 // Driver is one Level Zero device. It makes a context of its own at the first use (asking for figures is none), or uses the host
 // framework's after SetStream. Its methods may be called from any thread.
 type Driver struct {
+	common.Copies
 	name    string
 	library *Library
 	facts   Facts
@@ -81,6 +82,7 @@ func (l *Library) Open(name string, ordinal int) (*Driver, error) {
 	}
 	d := &Driver{name: name, library: l, device: device}
 	d.life = common.NewLife(name, func() error { return d.check(C.tml_start(device)) })
+	d.Copies = common.NewCopies(name, d.life, transfers{d}, d)
 	// Not in Close: figures may be read after it. What the driver holds is given back by Close alone.
 	runtime.AddCleanup(d, func(device *C.tml_device) { C.tml_delete(device) }, device)
 	if err := l.askFree(name, device, &facts); err != nil {
@@ -224,62 +226,6 @@ func (d *Driver) Disown(block gomem.Block) {
 	d.life.Look()
 	defer d.life.Done()
 	C.tml_disown(d.device, C.uint64_t(block.Address), C.uint64_t(block.Bytes), C.bool(block.How == gomem.HowDriver))
-}
-
-// CopyOut copies to host memory, which is complete at return.
-func (d *Driver) CopyOut(host unsafe.Pointer, address, nbytes uint64) error {
-	if err := d.life.Use(); err != nil {
-		return err
-	}
-	defer d.life.Done()
-	return d.check(C.tml_copy_out(d.device, host, C.uint64_t(address), C.uint64_t(nbytes)))
-}
-
-// CopyIn copies from host memory, which is no longer needed at return.
-func (d *Driver) CopyIn(address uint64, host unsafe.Pointer, nbytes uint64) error {
-	if err := d.life.Use(); err != nil {
-		return err
-	}
-	defer d.life.Done()
-	return d.check(C.tml_copy_in(d.device, C.uint64_t(address), host, C.uint64_t(nbytes)))
-}
-
-// CopyWithin copies on the device as memmove does. It does not wait, unless a host's list has to come after it, or overlapping ranges meet
-// a device without any memory to spare. After an error in an overlapping copy the destination may be written in part.
-func (d *Driver) CopyWithin(destination, source, nbytes uint64) error {
-	return common.Move(d, destination, source, nbytes)
-}
-
-// CopyApart copies between ranges that do not overlap.
-func (d *Driver) CopyApart(destination, source, nbytes uint64) error {
-	if err := d.life.Use(); err != nil {
-		return err
-	}
-	defer d.life.Done()
-	return d.check(C.tml_copy_apart(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
-}
-
-// CopyInSteps copies between overlapping ranges, in steps of their distance.
-func (d *Driver) CopyInSteps(destination, source, nbytes uint64) error {
-	if err := d.life.Use(); err != nil {
-		return err
-	}
-	defer d.life.Done()
-	return d.check(C.tml_copy_in_steps(d.device, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(nbytes)))
-}
-
-// Fill repeats a pattern of 1 to 16 bytes. Patterns whose length is a power of two are the driver's own fill, at any address; others are
-// written once and then doubled by copies on the device. It does not wait, unless a host's list has to come after it.
-func (d *Driver) Fill(address uint64, pattern []byte, nbytes uint64) error {
-	p, err := common.NewPattern(d.name, pattern)
-	if err != nil {
-		return err
-	}
-	if err := d.life.Use(); err != nil {
-		return err
-	}
-	defer d.life.Done()
-	return d.check(C.tml_fill(d.device, C.uint64_t(address), C.uint64_t(p.Low), C.uint64_t(p.High), C.uint32_t(p.Period), C.uint64_t(nbytes)))
 }
 
 // Reap gives back what was freed and the device is done with.

@@ -14,43 +14,31 @@ import (
 	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
-func TestContentsGoOutAndIn(t *testing.T) {
-	inAllModes(t, func(t *testing.T, r *rig) {
-		for i, n := range []int{1, 7, 4096, 70_000, 3 << 20} {
-			a := r.allocate(uint64(n))
-			content := soft.Noise(n, uint32(i))
-			r.write(a, content)
-			require.Equal(t, content, r.read(a, n))
-			r.free(a, uint64(n))
-		}
-	})
-}
-
 // TestOrder: everything takes its place in the order of the calls, over a device that is slow and runs side by side what may run so. A copy
 // out holds what was queued before it, and the source of a copy in may be overwritten at once.
 func TestOrder(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			r := open(t, mode, 0)
-			require.NoError(t, r.software.Set("delay_us", 1000))
-			require.NoError(t, r.software.Set("jitter_us", 3000))
+			require.NoError(t, r.Software.Set("delay_us", 1000))
+			require.NoError(t, r.Software.Set("jitter_us", 3000))
 			const n = 100_000
-			a, b := r.allocate(n), r.allocate(n)
+			a, b := r.Allocate(n), r.Allocate(n)
 			for i := range 8 {
 				content := soft.Noise(n, uint32(i))
-				r.write(a, content) // clears its source
-				require.NoError(t, r.driver.CopyWithin(b, a, n))
-				require.NoError(t, r.driver.Fill(a, []byte{1, 2, 3, 4, 5}, n))
-				require.NoError(t, r.driver.CopyWithin(a+1, a, n-1))
-				require.Equal(t, content, r.read(b, n))
-				require.NoError(t, r.driver.Fill(b, []byte{byte(i)}, n/2))
-				require.NoError(t, r.driver.CopyWithin(a, b, n))
-				copied := r.read(a, n)
+				r.Write(a, content) // clears its source
+				require.NoError(t, r.Driver.CopyWithin(b, a, n))
+				require.NoError(t, r.Driver.Fill(a, []byte{1, 2, 3, 4, 5}, n))
+				require.NoError(t, r.Driver.CopyWithin(a+1, a, n-1))
+				require.Equal(t, content, r.Read(b, n))
+				require.NoError(t, r.Driver.Fill(b, []byte{byte(i)}, n/2))
+				require.NoError(t, r.Driver.CopyWithin(a, b, n))
+				copied := r.Read(a, n)
 				require.Equal(t, byte(i), copied[n/2-1])
 				require.Equal(t, content[n/2:], copied[n/2:])
 			}
-			r.free(a, n)
-			r.free(b, n)
+			r.Free(a, n)
+			r.Free(b, n)
 		})
 	}
 }
@@ -58,37 +46,37 @@ func TestOrder(t *testing.T) {
 // TestManySubmissions: more than the queue keeps lists for, while the device is behind.
 func TestManySubmissions(t *testing.T) {
 	r := open(t, settings{"api_version": version(4)}, 0)
-	a := r.allocate(1000)
-	require.NoError(t, r.software.Set("delay_us", 100))
+	a := r.Allocate(1000)
+	require.NoError(t, r.Software.Set("delay_us", 100))
 	for i := range 600 {
-		require.NoError(t, r.driver.Fill(a, []byte{byte(i)}, 1000))
+		require.NoError(t, r.Driver.Fill(a, []byte{byte(i)}, 1000))
 	}
-	assert.Equal(t, byte(600%256-1), r.read(a, 1000)[0])
-	assert.LessOrEqual(t, r.software.Calls("zeCommandListCreate"), 256)
-	r.free(a, 1000)
+	assert.Equal(t, byte(600%256-1), r.Read(a, 1000)[0])
+	assert.LessOrEqual(t, r.Software.Calls("zeCommandListCreate"), 256)
+	r.Free(a, 1000)
 }
 
 func TestAskingMakesNoContext(t *testing.T) {
 	r := open(t, nil, 0)
-	memory, err := r.driver.Memory()
+	memory, err := r.Driver.Memory()
 	require.NoError(t, err)
 	assert.Equal(t, gomem.DriverMemory{Free: capacity, Total: capacity, Allocated: gomem.Unknown, LargestFree: gomem.Unknown}, memory)
-	assert.Zero(t, r.driver.PendingFree())
-	assert.Equal(t, "sim:0", r.driver.Name())
-	assert.EqualValues(t, capacity, r.driver.Facts().Total)
-	require.NoError(t, r.driver.Synchronize())
-	released, err := r.driver.Trim()
+	assert.Zero(t, r.Driver.PendingFree())
+	assert.Equal(t, "sim:0", r.Driver.Name())
+	assert.EqualValues(t, capacity, r.Driver.Facts().Total)
+	require.NoError(t, r.Driver.Synchronize())
+	released, err := r.Driver.Trim()
 	require.NoError(t, err)
 	assert.Zero(t, released)
-	room, err := r.driver.Room(1<<20, 1)
+	room, err := r.Driver.Room(1<<20, 1)
 	require.NoError(t, err)
 	assert.EqualValues(t, capacity-1<<20, room)
-	_, err = r.driver.Allocate(capacity + 1)
+	_, err = r.Driver.Allocate(capacity + 1)
 	assert.ErrorIs(t, err, gomem.ErrTooLarge)
-	assert.Zero(t, r.software.Calls("zeContextCreate"))
+	assert.Zero(t, r.Software.Calls("zeContextCreate"))
 
-	r.free(r.allocate(1), 1)
-	assert.Equal(t, 1, r.software.Calls("zeContextCreate"))
+	r.Free(r.Allocate(1), 1)
+	assert.Equal(t, 1, r.Software.Calls("zeContextCreate"))
 }
 
 // TestFreeWaitsOnTheDeviceOnly: the device is busy for long. A free does not wait, and what is freed counts as pending until the host has
@@ -98,27 +86,27 @@ func TestFreeWaitsOnTheDeviceOnly(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			r := open(t, mode, 0)
 			const n = 1 << 20
-			a, b := r.allocate(n), r.allocate(n)
-			require.NoError(t, r.driver.Synchronize())
-			require.NoError(t, r.software.Set("delay_us", 20_000))
-			require.NoError(t, r.driver.Fill(a, []byte{1}, n))
-			require.NoError(t, r.driver.CopyWithin(b, a, n))
-			waits := r.software.Calls("zeCommandListHostSynchronize") + r.software.Calls("zeCommandQueueSynchronize")
-			r.free(a, n)
-			assert.Equal(t, waits, r.software.Calls("zeCommandListHostSynchronize")+r.software.Calls("zeCommandQueueSynchronize"), "a free does not wait")
-			assert.EqualValues(t, n, r.driver.PendingFree())
-			assert.EqualValues(t, 2, r.figure("live"), "the block is still the device's")
-			assert.Zero(t, r.software.Calls("zeMemFree")+r.software.Calls("zeMemFreeExt"))
-			require.NoError(t, r.driver.Synchronize())
-			assert.Zero(t, r.driver.PendingFree())
+			a, b := r.Allocate(n), r.Allocate(n)
+			require.NoError(t, r.Driver.Synchronize())
+			require.NoError(t, r.Software.Set("delay_us", 20_000))
+			require.NoError(t, r.Driver.Fill(a, []byte{1}, n))
+			require.NoError(t, r.Driver.CopyWithin(b, a, n))
+			waits := r.Software.Calls("zeCommandListHostSynchronize") + r.Software.Calls("zeCommandQueueSynchronize")
+			r.Free(a, n)
+			assert.Equal(t, waits, r.Software.Calls("zeCommandListHostSynchronize")+r.Software.Calls("zeCommandQueueSynchronize"), "a free does not wait")
+			assert.EqualValues(t, n, r.Driver.PendingFree())
+			assert.EqualValues(t, 2, r.Figure("live"), "the block is still the device's")
+			assert.Zero(t, r.Software.Calls("zeMemFree")+r.Software.Calls("zeMemFreeExt"))
+			require.NoError(t, r.Driver.Synchronize())
+			assert.Zero(t, r.Driver.PendingFree())
 			r.requireLive(1)
 			call := "zeMemFree"
-			if mode.defers() && r.driver.Facts().Free != levelzero.SourceNone {
+			if mode.defers() && r.Driver.Facts().Free != levelzero.SourceNone {
 				call = "zeMemFreeExt"
 			}
-			assert.Equal(t, 1, r.software.Calls(call))
-			assert.Equal(t, byte(1), r.read(b, n)[n-1], "nobody had the memory before the copy was done with it")
-			r.free(b, n)
+			assert.Equal(t, 1, r.Software.Calls(call))
+			assert.Equal(t, byte(1), r.Read(b, n)[n-1], "nobody had the memory before the copy was done with it")
+			r.Free(b, n)
 		})
 	}
 }
@@ -128,14 +116,14 @@ func TestAllocationReapsWhatIsDone(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			r := open(t, mode, 0)
-			scratch := r.allocate(1)
+			scratch := r.Allocate(1)
 			for range 200 {
-				r.free(r.allocate(4<<20), 4<<20)
-				r.read(scratch, 1) // the device is idle
+				r.Free(r.Allocate(4<<20), 4<<20)
+				r.Read(scratch, 1) // the device is idle
 			}
-			r.free(r.allocate(1), 1)
-			assert.LessOrEqual(t, r.driver.PendingFree(), uint64(8<<20))
-			r.free(scratch, 1)
+			r.Free(r.Allocate(1), 1)
+			assert.LessOrEqual(t, r.Driver.PendingFree(), uint64(8<<20))
+			r.Free(scratch, 1)
 		})
 	}
 }
@@ -147,19 +135,19 @@ func TestManyFreesWhileTheDeviceIsBehind(t *testing.T) {
 			r := open(t, mode, 0)
 			var blocks []uint64
 			for range 300 {
-				blocks = append(blocks, r.allocate(5000))
+				blocks = append(blocks, r.Allocate(5000))
 			}
-			require.NoError(t, r.driver.Synchronize())
-			require.NoError(t, r.software.Set("delay_us", 50_000))
-			require.NoError(t, r.driver.Fill(blocks[0], []byte{1}, 5000))
+			require.NoError(t, r.Driver.Synchronize())
+			require.NoError(t, r.Software.Set("delay_us", 50_000))
+			require.NoError(t, r.Driver.Fill(blocks[0], []byte{1}, 5000))
 			for _, block := range blocks {
-				r.free(block, 5000)
+				r.Free(block, 5000)
 			}
-			assert.EqualValues(t, 300*5000, r.driver.PendingFree())
-			require.NoError(t, r.software.Set("delay_us", 0))
+			assert.EqualValues(t, 300*5000, r.Driver.PendingFree())
+			require.NoError(t, r.Software.Set("delay_us", 0))
 			require.Eventually(t, func() bool {
-				r.free(r.allocate(1), 1) // no wait: it only looks
-				return r.driver.PendingFree() <= 100
+				r.Free(r.Allocate(1), 1) // no wait: it only looks
+				return r.Driver.PendingFree() <= 100
 			}, 10*time.Second, time.Millisecond)
 		})
 	}
@@ -170,59 +158,59 @@ func TestAdoptedMemoryIsFreedAsItWasMade(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			r := open(t, mode, 0)
 			context := r.host.context()
-			require.NoError(t, r.driver.SetStream(context, 0))
+			require.NoError(t, r.Driver.SetStream(context, 0))
 			a := r.host.memory(context, 5000)
-			require.NoError(t, r.driver.Fill(a, []byte{3}, 5000))
-			assert.Equal(t, byte(3), r.read(a, 5000)[4999])
-			require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowLevelZero}))
-			require.NoError(t, r.driver.Synchronize())
+			require.NoError(t, r.Driver.Fill(a, []byte{3}, 5000))
+			assert.Equal(t, byte(3), r.Read(a, 5000)[4999])
+			require.NoError(t, r.Driver.Free(gomem.Block{Address: a, Bytes: 5000, How: gomem.HowLevelZero}))
+			require.NoError(t, r.Driver.Synchronize())
 			r.requireLive(0)
-			require.NoError(t, r.driver.SetStream(0, 0))
+			require.NoError(t, r.Driver.SetStream(0, 0))
 			r.host.Must("zeContextDestroy", context)
 		})
 	}
 	r := open(t, nil, 0)
 	for _, how := range []gomem.How{gomem.HowDriver, gomem.HowLevelZero} {
-		assert.True(t, r.driver.CanFree(how))
+		assert.True(t, r.Driver.CanFree(how))
 	}
 	for _, how := range []gomem.How{gomem.HowCUDA, gomem.HowCUDAAsync, gomem.HowHIP, gomem.HowHIPAsync} {
-		assert.False(t, r.driver.CanFree(how))
-		assert.ErrorContains(t, r.driver.Free(gomem.Block{Address: 1, Bytes: 1, How: how}), "cannot be freed by Level Zero")
+		assert.False(t, r.Driver.CanFree(how))
+		assert.ErrorContains(t, r.Driver.Free(gomem.Block{Address: 1, Bytes: 1, How: how}), "cannot be freed by Level Zero")
 	}
 }
 
 // TestFreeOfWhatIsNoBlock: an address that the driver does not know is an error, reported once, and does not stay on the list.
 func TestFreeOfWhatIsNoBlock(t *testing.T) {
 	inAllModes(t, func(t *testing.T, r *rig) {
-		a := r.allocate(64)
+		a := r.Allocate(64)
 		for _, how := range []gomem.How{gomem.HowDriver, gomem.HowLevelZero} {
-			err := r.driver.Free(gomem.Block{Address: 0x10, Bytes: 64, How: how})
-			err = errors.Join(err, r.driver.Synchronize())
+			err := r.Driver.Free(gomem.Block{Address: 0x10, Bytes: 64, How: how})
+			err = errors.Join(err, r.Driver.Synchronize())
 			var failed *gomem.DriverError
 			require.ErrorAs(t, err, &failed)
 			assert.Equal(t, invalidArgument, failed.Code)
 			assert.Equal(t, "ZE_RESULT_ERROR_INVALID_ARGUMENT", failed.Name)
-			require.NoError(t, r.driver.Synchronize())
-			assert.Zero(t, r.driver.PendingFree())
+			require.NoError(t, r.Driver.Synchronize())
+			assert.Zero(t, r.Driver.PendingFree())
 		}
-		r.free(a, 64)
+		r.Free(a, 64)
 	})
 }
 
 func TestTwoDevices(t *testing.T) {
 	a := open(t, nil, 0)
 	b := open(t, nil, 1)
-	x, y := a.allocate(1<<20), b.allocate(1<<20)
-	a.write(x, soft.Noise(1<<20, 1))
-	b.write(y, soft.Noise(1<<20, 2))
-	assert.Equal(t, soft.Noise(1<<20, 1), a.read(x, 1<<20))
-	assert.Equal(t, soft.Noise(1<<20, 2), b.read(y, 1<<20))
-	assert.NotEqual(t, a.driver.Facts().UUID, b.driver.Facts().UUID)
-	a.free(x, 1<<20)
-	require.NoError(t, a.driver.Synchronize())
+	x, y := a.Allocate(1<<20), b.Allocate(1<<20)
+	a.Write(x, soft.Noise(1<<20, 1))
+	b.Write(y, soft.Noise(1<<20, 2))
+	assert.Equal(t, soft.Noise(1<<20, 1), a.Read(x, 1<<20))
+	assert.Equal(t, soft.Noise(1<<20, 2), b.Read(y, 1<<20))
+	assert.NotEqual(t, a.Driver.Facts().UUID, b.Driver.Facts().UUID)
+	a.Free(x, 1<<20)
+	require.NoError(t, a.Driver.Synchronize())
 	a.requireLive(0)
-	assert.EqualValues(t, 1, b.figure("live"))
-	b.free(y, 1<<20)
+	assert.EqualValues(t, 1, b.Figure("live"))
+	b.Free(y, 1<<20)
 }
 
 // TestCodes is the table of codes that mean something to the core.
@@ -231,42 +219,42 @@ func TestCodes(t *testing.T) {
 		outOfHostMemory: levelzero.ErrOutOfHostMemory, unsupportedSize: gomem.ErrTooLarge, unknown: nil, notReady: nil} {
 		t.Run(fmt.Sprintf("%#x", code), func(t *testing.T) {
 			r := open(t, nil, 0)
-			require.NoError(t, r.software.Fail("zeMemAllocDevice", 1, code))
-			_, err := r.driver.Allocate(100)
+			require.NoError(t, r.Software.Fail("zeMemAllocDevice", 1, code))
+			_, err := r.Driver.Allocate(100)
 			var failed *gomem.DriverError
 			require.ErrorAs(t, err, &failed)
 			assert.Equal(t, code, failed.Code)
 			assert.Equal(t, "zeMemAllocDevice", failed.Call)
 			assert.NotEmpty(t, failed.Name)
 			assert.Equal(t, kind, failed.Kind)
-			r.software.Reset()
-			r.free(r.allocate(100), 100)
+			r.Software.Reset()
+			r.Free(r.Allocate(100), 100)
 		})
 	}
 	r := open(t, nil, 0)
-	a := r.allocate(100)
-	require.NoError(t, r.software.Fail("zeCommandListAppendMemoryFill", 1, unsupportedSize))
-	err := r.driver.Fill(a, []byte{1}, 1)
+	a := r.Allocate(100)
+	require.NoError(t, r.Software.Fail("zeCommandListAppendMemoryFill", 1, unsupportedSize))
+	err := r.Driver.Fill(a, []byte{1}, 1)
 	require.Error(t, err)
 	assert.NotErrorIs(t, err, gomem.ErrTooLarge, "of an allocation only")
-	r.free(a, 100)
+	r.Free(a, 100)
 }
 
 // TestUseAfterFreeIsLost: a real illegal access on the device, not an injected code.
 func TestUseAfterFreeIsLost(t *testing.T) {
 	r := open(t, settings{"quarantine": 1}, 0)
-	a, b := r.allocate(4096), r.allocate(4096)
-	r.free(a, 4096)
-	require.NoError(t, r.driver.Synchronize())
+	a, b := r.Allocate(4096), r.Allocate(4096)
+	r.Free(a, 4096)
+	require.NoError(t, r.Driver.Synchronize())
 	r.requireLive(1)
-	err := errors.Join(r.driver.CopyWithin(b, a, 4096), r.driver.Synchronize())
+	err := errors.Join(r.Driver.CopyWithin(b, a, 4096), r.Driver.Synchronize())
 	require.ErrorIs(t, err, gomem.ErrLost)
-	_, err = r.driver.Allocate(1)
+	_, err = r.Driver.Allocate(1)
 	assert.ErrorIs(t, err, gomem.ErrLost, "the next call, too")
-	assert.ErrorIs(t, r.driver.Free(gomem.Block{Address: b, Bytes: 4096}), gomem.ErrLost)
-	_, err = r.driver.Memory()
+	assert.ErrorIs(t, r.Driver.Free(gomem.Block{Address: b, Bytes: 4096}), gomem.ErrLost)
+	_, err = r.Driver.Memory()
 	assert.ErrorIs(t, err, gomem.ErrLost)
-	r.software.Reset() // the block waits to be freed
+	r.Software.Reset() // the block waits to be freed
 }
 
 func TestClosedDriver(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,90 +20,47 @@ var faultCodes = []int{unknown, outOfDeviceMemory, invalidArgument}
 // faultModes are those that call different functions.
 var faultModes = []settings{{}, {"free_policies": 0, "sysman": 0}, {"api_version": version(6), "sysman": 0, "usablemem": 0}}
 
-// operation is one call of the Driver on a device with some memory.
-type operation struct {
-	name string
-	run  func(s *scene) error
-}
-
-// scene is a device with two blocks of blockBytes, a host's block, context and lists, and host memory.
+// scene is a stage with a host's context and lists.
 type scene struct {
 	*rig
-	a, b    uint64
-	memory  []byte
-	blocks  []gomem.Block // what the operation under test has made, and the scene's own
+	soft.Stage
 	context uint64
 	list    uint64
 	other   uint64 // another list of the host
 }
 
 // operations is every method of the Driver that can call the driver, in the variants that take different paths.
-var operations = []operation{
-	{"Allocate", func(s *scene) error {
-		address, err := s.driver.Allocate(1000)
-		if err == nil {
-			s.blocks = append(s.blocks, gomem.Block{Address: address, Bytes: 1000})
-		}
-		return err
-	}},
-	{"Room", func(s *scene) error { _, err := s.driver.Room(1000, 1000); return err }},
-	{"Free", func(s *scene) error {
-		block := s.blocks[len(s.blocks)-1]
-		s.blocks = s.blocks[:len(s.blocks)-1]
-		return s.driver.Free(block)
-	}},
-	{"Free of a host's block", func(s *scene) error {
-		block := s.blocks[0]
-		s.blocks = s.blocks[1:]
-		return s.driver.Free(block)
-	}},
-	{"CopyOut", func(s *scene) error { return s.driver.CopyOut(unsafe.Pointer(&s.memory[0]), s.a, blockBytes) }},
-	{"CopyIn", func(s *scene) error { return s.driver.CopyIn(s.a, unsafe.Pointer(&s.memory[0]), blockBytes) }},
-	{"CopyWithin", func(s *scene) error { return s.driver.CopyWithin(s.b, s.a, blockBytes) }},
-	{"CopyWithin, a few steps", func(s *scene) error { return s.driver.CopyWithin(s.a, s.a+blockBytes/4, blockBytes*3/4) }},
-	{"CopyWithin, by a detour", func(s *scene) error { return s.driver.CopyWithin(s.a+8, s.a, blockBytes-8) }},
-	{"Fill with a byte", func(s *scene) error { return s.driver.Fill(s.a, []byte{1}, blockBytes) }},
-	{"Fill with 4 bytes", func(s *scene) error { return s.driver.Fill(s.a+1, []byte{1, 2, 3, 4}, blockBytes-1) }},
-	{"Fill with 7 bytes", func(s *scene) error { return s.driver.Fill(s.a, []byte{1, 2, 3, 4, 5, 6, 7}, blockBytes) }},
-	{"Synchronize", func(s *scene) error { return s.driver.Synchronize() }},
-	{"Trim", func(s *scene) error { _, err := s.driver.Trim(); return err }},
-	{"Memory", func(s *scene) error { _, err := s.driver.Memory(); return err }},
-	{"Join", func(s *scene) error { return s.driver.Join(s.other, 0) }},
-	{"Join, ours", func(s *scene) error { return s.driver.Join(0, s.other) }},
-	{"SetStream, a host's", func(s *scene) error { return s.driver.SetStream(s.context, s.list) }},
-	{"SetStream, the context", func(s *scene) error { return s.driver.SetStream(s.context, 0) }},
-	{"SetStream, none", func(s *scene) error { return s.driver.SetStream(0, 0) }},
-}
+var operations = soft.Calls(func(s *scene) *soft.Stage { return &s.Stage },
+	soft.Call[*scene]{Name: "Room", Run: func(s *scene) error { _, err := s.Driver.Room(1000, 1000); return err }},
+	soft.Call[*scene]{Name: "Fill with 4 bytes, unaligned", Run: func(s *scene) error { return s.Driver.Fill(s.A+1, []byte{1, 2, 3, 4}, soft.BlockBytes-1) }},
+	soft.Call[*scene]{Name: "Join", Run: func(s *scene) error { return s.Driver.Join(s.other, 0) }},
+	soft.Call[*scene]{Name: "Join, ours", Run: func(s *scene) error { return s.Driver.Join(0, s.other) }},
+	soft.Call[*scene]{Name: "SetStream, a host's", Run: func(s *scene) error { return s.Driver.SetStream(s.context, s.list) }},
+	soft.Call[*scene]{Name: "SetStream, the context", Run: func(s *scene) error { return s.Driver.SetStream(s.context, 0) }},
+)
 
-// newScene sets the stage. Work is queued and a free waits, so that every path has something to do. bound: a host's list is set.
+// newScene sets the stage. bound: a host's list is set.
 func newScene(t testing.TB, r *rig, bound bool) *scene {
 	t.Helper()
 	s := &scene{rig: r}
-	s.memory, _ = soft.Bytes(t, blockBytes)
 	s.context = r.host.context()
-	inOrder := r.driver.Facts().InOrder
+	inOrder := r.Driver.Facts().InOrder
 	s.list, s.other = r.host.list(s.context, inOrder), r.host.list(s.context, inOrder)
 	if bound {
-		require.NoError(t, r.driver.SetStream(s.context, s.list))
+		require.NoError(t, r.Driver.SetStream(s.context, s.list))
 	} else {
-		require.NoError(t, r.driver.SetStream(s.context, 0))
+		require.NoError(t, r.Driver.SetStream(s.context, 0))
 	}
-	s.a, s.b = r.allocate(blockBytes), r.allocate(blockBytes)
-	s.blocks = append(s.blocks, gomem.Block{Address: r.host.memory(s.context, 5000), Bytes: 5000, How: gomem.HowLevelZero})
-	extra := r.allocate(2000)
-	s.blocks = append(s.blocks, gomem.Block{Address: r.allocate(3000), Bytes: 3000})
-	require.NoError(t, r.driver.Fill(s.a, []byte{5}, blockBytes))
-	r.free(extra, 2000)
+	s.Stage = soft.SetStage(t, r.Driver, func() gomem.Block {
+		return gomem.Block{Address: r.host.memory(s.context, 5000), Bytes: 5000, How: gomem.HowLevelZero}
+	})
 	return s
 }
 
 // clear gives everything back.
 func (s *scene) clear() {
-	s.t.Helper()
-	for _, block := range append(s.blocks, gomem.Block{Address: s.a, Bytes: blockBytes}, gomem.Block{Address: s.b, Bytes: blockBytes}) {
-		require.NoError(s.t, s.driver.Free(block))
-	}
-	require.NoError(s.t, s.driver.SetStream(0, 0))
+	s.T.Helper()
+	s.Clear(s.T)
 	s.host.Must("zeCommandListDestroy", s.list)
 	s.host.Must("zeCommandListDestroy", s.other)
 	s.host.Must("zeContextDestroy", s.context)
@@ -136,7 +92,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 							failOnce(t, mode, bound, operation, function, nth, code)
 							faults++
 							if t.Failed() {
-								t.Fatalf("%v, bound=%v, %s: call %d of %s failed with %#x", mode, bound, operation.name, nth, function, code)
+								t.Fatalf("%v, bound=%v, %s: call %d of %s failed with %#x", mode, bound, operation.Name, nth, function, code)
 							}
 						}
 					}
@@ -149,31 +105,31 @@ func TestEveryCallFailsOnce(t *testing.T) {
 }
 
 // trace counts the calls that an operation makes.
-func trace(t *testing.T, mode settings, bound bool, operation operation) map[string]int {
+func trace(t *testing.T, mode settings, bound bool, operation soft.Call[*scene]) map[string]int {
 	t.Helper()
 	calls := map[string]int{}
-	t.Run(fmt.Sprintf("%v/bound=%v/%s", mode, bound, operation.name), func(t *testing.T) {
+	t.Run(fmt.Sprintf("%v/bound=%v/%s", mode, bound, operation.Name), func(t *testing.T) {
 		s := newScene(t, open(t, mode, 0), bound)
 		for _, function := range functions() {
-			calls[function] = -s.software.Calls(function)
+			calls[function] = -s.Software.Calls(function)
 		}
-		require.NoError(t, operation.run(s))
+		require.NoError(t, operation.Run(s))
 		for _, function := range functions() {
-			calls[function] += s.software.Calls(function)
+			calls[function] += s.Software.Calls(function)
 		}
 		s.clear()
 	})
 	return calls
 }
 
-func failOnce(t *testing.T, mode settings, bound bool, operation operation, function string, nth, code int) {
+func failOnce(t *testing.T, mode settings, bound bool, operation soft.Call[*scene], function string, nth, code int) {
 	t.Helper()
-	t.Run(fmt.Sprintf("%v/bound=%v/%s/%s/%#x/%d", mode, bound, operation.name, function, code, nth), func(t *testing.T) {
+	t.Run(fmt.Sprintf("%v/bound=%v/%s/%s/%#x/%d", mode, bound, operation.Name, function, code, nth), func(t *testing.T) {
 		s := newScene(t, open(t, mode, 0), bound)
-		blocks := len(s.blocks)
-		require.NoError(t, s.software.Fail(function, nth, code))
-		err := operation.run(s)
-		require.NoError(t, s.software.Fail(function, 0, 0))
+		blocks := len(s.Blocks)
+		require.NoError(t, s.Software.Fail(function, nth, code))
+		err := operation.Run(s)
+		require.NoError(t, s.Software.Fail(function, 0, 0))
 		if err != nil {
 			var failed *gomem.DriverError
 			require.ErrorAs(t, err, &failed)
@@ -181,8 +137,8 @@ func failOnce(t *testing.T, mode settings, bound bool, operation operation, func
 			assert.Equal(t, code, failed.Code)
 			assert.Equal(t, "sim:0", failed.Device)
 			assert.Equal(t, code == outOfDeviceMemory, errors.Is(err, gomem.ErrOutOfMemory))
-			if len(s.blocks) == blocks { // a free that failed has no block to try again with
-				require.NoError(t, operation.run(s), "the next call works")
+			if len(s.Blocks) == blocks { // a free that failed has no block to try again with
+				require.NoError(t, operation.Run(s), "the next call works")
 			}
 		}
 		s.clear()
@@ -304,16 +260,16 @@ func TestClosingFailsOnce(t *testing.T) {
 					}
 					driver, err := library.Open("sim:0", 0)
 					require.NoError(t, err)
-					r := &rig{t: t, driver: driver, software: software, host: newFramework(t, 0)}
+					r := newRig(t, driver, software, 0)
 					for range 3 {
-						r.free(r.allocate(100), 100)
+						r.Free(r.Allocate(100), 100)
 					}
 					context, list := uint64(0), uint64(0)
 					if bound {
 						context = r.host.context()
 						list = r.host.list(context, driver.Facts().InOrder)
 						require.NoError(t, driver.SetStream(context, list))
-						r.free(r.allocate(100), 100)
+						r.Free(r.Allocate(100), 100)
 					}
 					calls := software.Calls(function)
 					require.NoError(t, software.Fail(function, nth, unknown))

@@ -51,8 +51,8 @@ func TestFreeMemory(t *testing.T) {
 				assert.Empty(t, driver.Facts().FreeWhy)
 			}
 			assert.Contains(t, driver.Facts().FreeWhy, c.why)
-			r := &rig{t: t, driver: driver, software: software, ordinal: 1}
-			a := r.allocate(5 << 20)
+			r := newRig(t, driver, software, 1)
+			a := r.Allocate(5 << 20)
 			require.NoError(t, software.Set("taken.1", 7<<20))
 			require.NoError(t, software.Set("taken.0", 30<<20)) // of the other device
 			before := sysmanCalls(software)
@@ -65,7 +65,7 @@ func TestFreeMemory(t *testing.T) {
 				assert.EqualValues(t, capacity-12<<20, memory.Free)
 			}
 			assert.LessOrEqual(t, sysmanCalls(software)-before, int(max(c.settings["memory_modules"], 1)), "what does not change is not asked again")
-			r.free(a, 5<<20)
+			r.Free(a, 5<<20)
 			require.NoError(t, driver.Close())
 		})
 	}
@@ -73,7 +73,7 @@ func TestFreeMemory(t *testing.T) {
 
 // TestSysmanFindsTheDeviceWithoutItsNewerFunction: by asking each device for its UUID.
 func TestSysmanFindsTheDeviceWithoutItsNewerFunction(t *testing.T) {
-	library, err := levelzero.Load(hiding{dl.System, func(s dl.Symbol) bool { return s.Name == "zesDriverGetDeviceByUuidExp" }},
+	library, err := levelzero.Load(hiding(func(s dl.Symbol) bool { return s.Name == "zesDriverGetDeviceByUuidExp" }),
 		[]dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
 	require.NoError(t, err)
 	require.NoError(t, library.Software().Set("taken.0", 1<<20))
@@ -91,7 +91,7 @@ func TestSysmanFindsTheDeviceWithoutItsNewerFunction(t *testing.T) {
 
 // TestSysmanOfAPart: of a card with several parts, only the memory of the part that the device is counts.
 func TestSysmanOfAPart(t *testing.T) {
-	extra := compileC(t, `
+	loader := patched(t, `
 struct mem { int stype; void *next; int type; unsigned char on_part; unsigned part, location; unsigned long size; int width, channels; };
 struct state { int stype; void *next; int health; unsigned long free, size; };
 int zesDriverGetDeviceByUuidExp(void *driver, struct { long a, b; } uuid, void **device, unsigned char *on_part, unsigned *part) {
@@ -104,7 +104,7 @@ int zesDeviceEnumMemoryModules(void *device, unsigned *count, long *modules) {
 int zesMemoryGetProperties(long module, struct mem *m) { m->on_part = module != 4; m->part = module % 2; m->location = module != 3; return 0; }
 int zesMemoryGetState(long module, struct state *s) { s->free = 1000 * module; return 0; }
 `)
-	library, err := levelzero.Load(patched{dl.System, extra}, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
+	library, err := levelzero.Load(loader, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
 	require.NoError(t, err)
 	driver, err := library.Open("sim:0", 0)
 	require.NoError(t, err)
@@ -123,8 +123,8 @@ func TestSysmanIsLeftAloneWhereItsVariableIsSet(t *testing.T) {
 		require.NoError(t, err)
 		driver, err := library.Open("sim:0", 0)
 		require.NoError(t, err)
-		r := &rig{t: t, driver: driver, software: library.Software()}
-		r.free(r.allocate(100), 100)
+		r := newRig(t, driver, library.Software(), 0)
+		r.Free(r.Allocate(100), 100)
 		require.NoError(t, driver.Close())
 		assert.Equal(t, asked, sysmanCalls(library.Software()) > 0, "ZES_ENABLE_SYSMAN=%s", value)
 		if !asked {

@@ -1,12 +1,8 @@
 package levelzero_test
 
 import (
-	"cmp"
 	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,12 +16,8 @@ import (
 
 func TestSymbols(t *testing.T) {
 	library, _ := library(t)
-	seen := map[string]bool{}
+	soft.CheckSymbols(t, levelzero.Symbols, 1000)
 	for _, symbol := range levelzero.Symbols {
-		assert.False(t, seen[symbol.Name], "%s is listed twice", symbol.Name)
-		seen[symbol.Name] = true
-		assert.GreaterOrEqual(t, symbol.Since, 1000)
-		assert.Equal(t, symbol.Required, symbol.Feature == "", "%s: required, or needed for something that is named", symbol.Name)
 		assert.True(t, symbol.Since <= 1004 || !symbol.Required, "%s: the loader 1.8 has all that is required", symbol.Name)
 	}
 	assert.Empty(t, library.Missing(), "the software driver has every function")
@@ -39,28 +31,21 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestLoadFailures(t *testing.T) {
-	_, err := levelzero.Load(dl.System, []dl.Candidate{{Name: "/nowhere/libze_loader.so.1"}})
-	var failed *dl.LoadError
-	require.ErrorAs(t, err, &failed)
-	assert.ErrorContains(t, err, "/nowhere/libze_loader.so.1")
-
-	_, err = levelzero.Load(dl.System, []dl.Candidate{{Name: "libc.so.6"}})
-	var missing *dl.MissingError
-	require.ErrorAs(t, err, &missing, "a library without the loader's functions")
-	assert.ErrorContains(t, err, "zeInit")
+	soft.RequireLoadFailures(t, "libze_loader.so.1", "zeInit", func(candidates []dl.Candidate) error {
+		_, err := levelzero.Load(dl.System, candidates)
+		return err
+	})
 }
 
 // hiding is a loader that hides functions.
-type hiding struct {
-	dl.Loader
-	hidden func(dl.Symbol) bool
+func hiding(hidden func(dl.Symbol) bool) dl.Loader {
+	return soft.Hiding{Loader: dl.System, Symbols: levelzero.Symbols, Hidden: hidden}
 }
 
-func (l hiding) Lookup(library dl.Handle, name string) uintptr {
-	if slices.ContainsFunc(levelzero.Symbols, func(s dl.Symbol) bool { return s.Name == name && l.hidden(s) }) {
-		return 0
-	}
-	return l.Loader.Lookup(library, name)
+// patched is a loader that finds functions of C that a test brings along before the software driver's.
+func patched(t testing.TB, code string) dl.Loader {
+	t.Helper()
+	return soft.Patched{Loader: dl.System, Extra: soft.Compile(t, code), Hidden: ""}
 }
 
 // requireWorks runs the operations of a program over a library.
@@ -68,15 +53,15 @@ func requireWorks(t *testing.T, library *levelzero.Library) levelzero.Facts {
 	t.Helper()
 	driver, err := library.Open("sim:0", 0)
 	require.NoError(t, err)
-	r := &rig{t: t, driver: driver, software: library.Software()}
-	a, b := r.allocate(1000), r.allocate(1000)
+	r := newRig(t, driver, library.Software(), 0)
+	a, b := r.Allocate(1000), r.Allocate(1000)
 	content := soft.Noise(1000, 1)
-	r.write(a, content)
+	r.Write(a, content)
 	require.NoError(t, driver.CopyWithin(b, a, 1000))
 	require.NoError(t, driver.Fill(a, []byte{1, 2, 3}, 1000))
-	assert.Equal(t, content, r.read(b, 1000))
-	r.free(a, 1000)
-	r.free(b, 1000)
+	assert.Equal(t, content, r.Read(b, 1000))
+	r.Free(a, 1000)
+	r.Free(b, 1000)
 	r.requireEmpty()
 	require.NoError(t, driver.Close())
 	return driver.Facts()
@@ -99,7 +84,7 @@ func TestOlderLoaders(t *testing.T) {
 		{1002, true, false, levelzero.SourceUsableSize, []string{"driver defers"}},
 		{0, false, false, "", nil},
 	} {
-		library, err := levelzero.Load(hiding{dl.System, func(s dl.Symbol) bool { return s.Since > c.newest }}, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
+		library, err := levelzero.Load(hiding(func(s dl.Symbol) bool { return s.Since > c.newest }), []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
 		if !c.loads {
 			var missing *dl.MissingError
 			require.ErrorAs(t, err, &missing, "version %d", c.newest)
@@ -126,7 +111,7 @@ func TestOlderLoaders(t *testing.T) {
 // TestEachOptionalSymbol: none is needed, whichever others there are.
 func TestEachOptionalSymbol(t *testing.T) {
 	for _, symbol := range levelzero.Symbols {
-		library, err := levelzero.Load(hiding{dl.System, func(s dl.Symbol) bool { return s == symbol }}, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
+		library, err := levelzero.Load(hiding(func(s dl.Symbol) bool { return s == symbol }), []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
 		if symbol.Required {
 			assert.ErrorContains(t, err, symbol.Name)
 			continue
@@ -149,36 +134,10 @@ func TestOlderDrivers(t *testing.T) {
 	}
 }
 
-// compileC builds a library from a few lines of C.
-func compileC(t *testing.T, code string) *dl.Library {
-	t.Helper()
-	folder := t.TempDir()
-	source, file := filepath.Join(folder, "extra.c"), filepath.Join(folder, "libextra.so")
-	require.NoError(t, os.WriteFile(source, []byte(code), 0o600))
-	output, err := exec.Command(cmp.Or(os.Getenv("CC"), "cc"), "-shared", "-fPIC", "-o", file, source).CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	extra, err := dl.Open(dl.System, []dl.Candidate{{Name: file}}, dl.API{})
-	require.NoError(t, err)
-	return extra
-}
-
-// patched is the software driver with some functions taken from C that a test brings along.
-type patched struct {
-	dl.Loader
-	extra *dl.Library
-}
-
-func (l patched) Lookup(library dl.Handle, name string) uintptr {
-	if address := l.extra.Lookup(name); address != 0 {
-		return address
-	}
-	return l.Loader.Lookup(library, name)
-}
-
 // TestLoaderVersion: the loader has a version of its own beside that of the interface, and tells it among those of its layers; an old one tells nothing.
 func TestLoaderVersion(t *testing.T) {
 	load := func(code string) *levelzero.Library {
-		library, err := levelzero.Load(patched{dl.System, compileC(t, code)}, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
+		library, err := levelzero.Load(patched(t, code), []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
 		require.NoError(t, err)
 		return library
 	}
@@ -202,8 +161,8 @@ func TestLoaderVersion(t *testing.T) {
 
 // TestDriverThatLiesAboutItsVersion: it says a version that has in-order lists, and refuses the flag.
 func TestDriverThatLiesAboutItsVersion(t *testing.T) {
-	extra := compileC(t, "int zeCommandListCreateImmediate(void *c, void *d, void *e, void **f) { return 0x7800000c; }\n")
-	library, err := levelzero.Load(patched{dl.System, extra}, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
+	loader := patched(t, "int zeCommandListCreateImmediate(void *c, void *d, void *e, void **f) { return 0x7800000c; }\n")
+	library, err := levelzero.Load(loader, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
 	require.NoError(t, err)
 	requireWorks(t, library)
 	assert.Positive(t, library.Software().Calls("zeCommandQueueExecuteCommandLists"), "the queue was used")
@@ -213,7 +172,7 @@ func TestDriverThatLiesAboutItsVersion(t *testing.T) {
 func TestNoDevice(t *testing.T) {
 	hidden := map[string]bool{}
 	load := func() *levelzero.Library {
-		library, err := levelzero.Load(hiding{dl.System, func(s dl.Symbol) bool { return hidden[s.Name] }}, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
+		library, err := levelzero.Load(hiding(func(s dl.Symbol) bool { return hidden[s.Name] }), []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
 		require.NoError(t, err)
 		return library
 	}
@@ -275,11 +234,11 @@ func TestSeveralDrivers(t *testing.T) {
 		driver, err := library.Open("sim", ordinal)
 		require.NoError(t, err)
 		uuids[driver.Facts().UUID] = true
-		r := &rig{t: t, driver: driver, software: library.Software()}
-		a := r.allocate(100)
-		r.write(a, soft.Noise(100, uint32(ordinal)))
-		assert.Equal(t, soft.Noise(100, uint32(ordinal)), r.read(a, 100))
-		r.free(a, 100)
+		r := newRig(t, driver, library.Software(), 0)
+		a := r.Allocate(100)
+		r.Write(a, soft.Noise(100, uint32(ordinal)))
+		assert.Equal(t, soft.Noise(100, uint32(ordinal)), r.Read(a, 100))
+		r.Free(a, 100)
 		drivers = append(drivers, driver)
 	}
 	assert.Len(t, uuids, 4)
@@ -344,8 +303,8 @@ func TestFacts(t *testing.T) {
 
 // TestDeviceWithoutMemory: a device that has no memory of its own uses the host's.
 func TestDeviceWithoutMemory(t *testing.T) {
-	extra := compileC(t, "int zeDeviceGetMemoryProperties(void *d, unsigned *count, void *p) { *count = 0; return 0; }\n")
-	library, err := levelzero.Load(patched{dl.System, extra}, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
+	loader := patched(t, "int zeDeviceGetMemoryProperties(void *d, unsigned *count, void *p) { *count = 0; return 0; }\n")
+	library, err := levelzero.Load(loader, []dl.Candidate{{Name: soft.Fresh(t, soft.LevelZero)}})
 	require.NoError(t, err)
 	facts := requireWorks(t, library)
 	assert.True(t, facts.Integrated)

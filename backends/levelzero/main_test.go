@@ -14,7 +14,6 @@ import (
 	"github.com/tack-memory/tack-memory/backends/dl"
 	"github.com/tack-memory/tack-memory/backends/levelzero"
 	"github.com/tack-memory/tack-memory/backends/softdriver"
-	"github.com/tack-memory/tack-memory/gomem"
 	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
@@ -102,11 +101,12 @@ func inAllModes(t *testing.T, test func(t *testing.T, r *rig)) {
 
 // rig is an open device over the software driver.
 type rig struct {
-	t        testing.TB
-	driver   *levelzero.Driver
-	software *softdriver.Control
-	host     *framework
-	ordinal  int
+	soft.Rig[*levelzero.Driver]
+	host *framework
+}
+
+func newRig(t testing.TB, driver *levelzero.Driver, software *softdriver.Control, ordinal int) *rig {
+	return &rig{soft.NewRig(t, driver, software, ordinal), newFramework(t, ordinal)}
 }
 
 // open opens a device under some settings. At the end of the test nothing may be left on it.
@@ -123,7 +123,7 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 	require.NoError(t, err)
 	assert.Equal(t, s.inOrder(), driver.Facts().InOrder)
 	assert.Equal(t, s.defers(), driver.Facts().DefersFrees)
-	r := &rig{t, driver, software, newFramework(t, ordinal), ordinal}
+	r := newRig(t, driver, software, ordinal)
 	t.Cleanup(func() {
 		r.requireEmpty()
 		assert.NoError(t, driver.Close())
@@ -133,52 +133,16 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 	return r
 }
 
-// figure reads a figure of the device.
-func (r *rig) figure(key string) int64 {
-	r.t.Helper()
-	value, err := r.software.Get(fmt.Sprintf("%s.%d", key, r.ordinal))
-	require.NoError(r.t, err)
-	return value
-}
-
 // requireEmpty waits for the device, and sees that all memory is back. A driver that defers frees does them in a while.
 func (r *rig) requireEmpty() {
-	r.t.Helper()
-	require.NoError(r.t, r.driver.Synchronize())
-	_, err := r.driver.Trim()
-	require.NoError(r.t, err)
-	assert.Zero(r.t, r.driver.PendingFree(), "blocks that wait to be freed")
+	r.T.Helper()
+	r.RequireDrained()
 	r.requireLive(0)
-	assert.Zero(r.t, r.figure("reserved"), "bytes taken from the device")
+	r.RequireNothingLeft()
 }
 
 // requireLive sees that so many blocks are left on the device, now or soon.
 func (r *rig) requireLive(blocks int64) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool { return r.figure("live") == blocks }, time.Minute, time.Millisecond, "live blocks")
-}
-
-func (r *rig) allocate(nbytes uint64) uint64 {
-	r.t.Helper()
-	address, err := r.driver.Allocate(nbytes)
-	require.NoError(r.t, err)
-	require.NotZero(r.t, address)
-	return address
-}
-
-func (r *rig) free(address, nbytes uint64) {
-	r.t.Helper()
-	require.NoError(r.t, r.driver.Free(gomem.Block{Address: address, Bytes: nbytes}))
-}
-
-// write puts bytes on the device.
-func (r *rig) write(address uint64, content []byte) {
-	r.t.Helper()
-	soft.Write(r.t, r.driver, address, content)
-}
-
-// read gets bytes from the device.
-func (r *rig) read(address uint64, nbytes int) []byte {
-	r.t.Helper()
-	return soft.Read(r.t, r.driver, address, nbytes)
+	r.T.Helper()
+	require.Eventually(r.T, func() bool { return r.Figure("live") == blocks }, time.Minute, time.Millisecond, "live blocks")
 }

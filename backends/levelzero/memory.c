@@ -8,7 +8,11 @@
  * that was queued before its free, as far as we know of it, is done. Only then is it given to the driver, and only then does it no longer
  * count. Where the driver defers frees (zeMemFreeExt with DEFER_FREE) it gets the block that way, which is safe also if a command that we do
  * not know of uses it. To give it at once, before its users are done, would free it no earlier, and nothing would tell when: the driver does
- * that some time after the last of them, and what may be allocated next depends on it. */
+ * that some time after the last of them, and what may be allocated next depends on it.
+ *
+ * The list is looked at by an allocation, when room is asked for, by a synchronise, and by tml_reap, which comes by itself (bindings/fast/reap.go): what a
+ * framework only adopts and drops, and never asks room for, is given back by the last one, not by its free. A free must not wait for the device, and frees
+ * that were deferred would mostly find the ones before them still running. */
 
 /* Trying again would not help: the block is none, or the device is lost. */
 static bool final(uint32_t code) {

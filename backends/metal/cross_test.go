@@ -13,7 +13,7 @@ import (
 // what checking does not: a function of the system that is not imported.
 func TestBuildsForMacOS(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out of -short: the first time it compiles Go's library for macOS, which takes a minute")
+		t.Skip("left out of -short, run without it: the first time it compiles Go's library for macOS, which takes a minute")
 	}
 	for _, arch := range []string{"arm64", "amd64"} {
 		t.Run(arch, func(t *testing.T) {

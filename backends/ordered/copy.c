@@ -124,3 +124,21 @@ tmo_status tmo_join(tmo_device *d, uint64_t from, uint64_t to) {
 	}
 	return tmo_first(status, tmo_leave(d, &guard));
 }
+
+tmo_status tmo_passed(tmo_device *d, uint64_t stream) {
+	tmo_guard guard;
+	tmo_status status = tmo_enter(d, &guard);
+	if (status.code) return status;
+	if (!stream) stream = d->stream;
+	status = tmo_not_capturing(d, stream);
+	if (!status.code) status = TMO_CALL(d, stream_query, stream);
+	return tmo_first(status, tmo_leave(d, &guard));
+}
+
+tmo_status tmo_finish(tmo_device *d) {
+	tmo_guard guard;
+	tmo_status status = tmo_enter(d, &guard);
+	if (status.code) return status;
+	status = TMO_CALL(d, finish);
+	return tmo_first(status, tmo_leave(d, &guard));
+}

@@ -97,6 +97,10 @@ tmo_status tmo_copy_within(tmo_device *d, uint64_t destination, uint64_t source,
 tmo_status tmo_move_in_steps(tmo_device *d, uint64_t destination, uint64_t source, uint64_t bytes); /* overlapping ranges, steps of their distance */
 tmo_status tmo_fill(tmo_device *d, uint64_t address, uint64_t low, uint64_t high, uint32_t period, uint64_t bytes);
 tmo_status tmo_join(tmo_device *d, uint64_t from, uint64_t to);
+/* Whether the device is done with what was queued on a stream (0: the device's own): a status that means TMO_NOT_READY where it is not. It waits for nothing. */
+tmo_status tmo_passed(tmo_device *d, uint64_t stream);
+/* Waits for all that was queued in the device's context, also on streams that are gone. It breaks the captures of its streams. */
+tmo_status tmo_finish(tmo_device *d);
 
 /* ---- shared by the C files */
 

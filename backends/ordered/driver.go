@@ -43,6 +43,7 @@ import (
 // Driver is one device. It uses the device's primary context, which it takes at the first use (asking for figures is none), or the host
 // framework's after SetStream. Its methods may be called from any thread; each leaves the thread's current context or device as it was.
 type Driver struct {
+	common.Copies
 	name    string
 	library *Library
 	facts   Facts
@@ -71,6 +72,7 @@ func (l *Library) Open(name string, ordinal int) (*Driver, error) {
 	}
 	d := &Driver{name: name, library: l, facts: facts, device: device}
 	d.life = common.NewLife(name, func() error { return d.check(C.tmo_start(device)) })
+	d.Copies = common.NewCopies(name, d.life, transfers{d}, d)
 	// Not in Close: figures may be read after it. What the driver holds is given back by Close alone.
 	runtime.AddCleanup(d, func(device *C.tmo_device) { C.tmo_delete(device) }, device)
 	return d, nil

@@ -111,7 +111,7 @@ func TestDeadBlocksCostNothing(t *testing.T) {
 // TestTooManyBlocks: the limit of mappings is one of live blocks, and an error that says so; the process lives on.
 func TestTooManyBlocks(t *testing.T) {
 	if mappingLimit() > 1<<20 {
-		t.Skipf("this system allows %d mappings: it would take too long", mappingLimit())
+		t.Skipf("this system allows %d mappings, and to make so many takes too long: it is run after sysctl vm.max_map_count=65530, which is usual", mappingLimit())
 	}
 	d := open(t, unlimited(Fresh))
 	var blocks []uint64

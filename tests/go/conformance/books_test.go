@@ -63,10 +63,10 @@ func TestBooksAgreeWithTheDevice(t *testing.T) {
 					held += int64(b.n)
 				}
 				assert.Equal(t, held, info.InUse+info.Spilled, "step %d: the books have what is there", step)
-				if c.software == nil {
+				if c.Software == nil {
 					continue
 				}
-				used := c.figure("reserved") - info.Driver.Cached
+				used := c.Figure("reserved") - info.Driver.Cached
 				assert.GreaterOrEqual(t, used, info.InUse, "step %d: the device has what the books say", step)
 				// An eighth: a block that was kept may serve a little less than it has.
 				assert.LessOrEqual(t, used, info.InUse+info.InUse/8+int64(len(live))*granule, "step %d: and no more", step)
@@ -85,32 +85,32 @@ func TestBooksAgreeWithTheDevice(t *testing.T) {
 func TestCached(t *testing.T) {
 	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
-		r.free(r.allocate(100), 100)
-		require.NoError(t, r.driver.Synchronize())
-		_, err := r.driver.Trim()
+		r.Free(r.Allocate(100), 100)
+		require.NoError(t, r.Driver.Synchronize())
+		_, err := r.Driver.Trim()
 		require.NoError(t, err)
-		require.Zero(t, r.memory().Cached)
-		before := r.memory().Free
+		require.Zero(t, r.Memory().Cached)
+		before := r.Memory().Free
 		var addresses []uint64
 		const n = 3<<20 + 1
 		for range 3 {
-			addresses = append(addresses, r.allocate(n))
+			addresses = append(addresses, r.Allocate(n))
 		}
 		for _, address := range addresses {
-			r.free(address, n)
+			r.Free(address, n)
 		}
-		require.NoError(t, r.driver.Synchronize())
-		memory := r.memory()
+		require.NoError(t, r.Driver.Synchronize())
+		memory := r.Memory()
 		if f.settings["late_free"] == 0 { // else what was not kept is free only after a wait for the whole device, as in Trim
 			assert.Equal(t, before, memory.Free+memory.Cached, "kept, or given back")
 		}
-		released, err := r.driver.Trim()
+		released, err := r.Driver.Trim()
 		require.NoError(t, err)
 		assert.EqualValues(t, memory.Cached, released)
-		memory = r.memory()
+		memory = r.Memory()
 		assert.Zero(t, memory.Cached)
 		assert.Equal(t, before, memory.Free)
-		r.free(r.allocate(rigCapacity-1<<20), rigCapacity-1<<20) // the whole device can be had
+		r.Free(r.Allocate(rigCapacity-1<<20), rigCapacity-1<<20) // the whole device can be had
 	})
 }
 
@@ -118,31 +118,31 @@ func TestCached(t *testing.T) {
 func TestHostCache(t *testing.T) {
 	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
-		_, err := r.driver.Trim()
+		_, err := r.Driver.Trim()
 		require.NoError(t, err)
-		teller, takes := r.driver.(interface{ SetHostCache(nbytes int64) error })
+		teller, takes := r.Driver.(interface{ SetHostCache(nbytes int64) error })
 		require.Equal(t, slices.Contains([]string{soft.CUDA, soft.HIP}, f.abi), takes)
 		if !takes {
 			return
 		}
-		before := r.memory()
+		before := r.Memory()
 		for _, nbytes := range []int64{1 << 20, 0} {
 			require.NoError(t, teller.SetHostCache(nbytes))
-			assert.Equal(t, before.Cached+nbytes, r.memory().Cached)
-			assert.Equal(t, before.Free, r.memory().Free)
-			released, err := r.driver.Trim()
+			assert.Equal(t, before.Cached+nbytes, r.Memory().Cached)
+			assert.Equal(t, before.Free, r.Memory().Free)
+			released, err := r.Driver.Trim()
 			require.NoError(t, err)
 			assert.Zero(t, released)
-			r.free(r.allocate(100), 100) // from here on there is a context, and figures of pools
-			require.NoError(t, r.driver.Synchronize())
-			_, err = r.driver.Trim()
+			r.Free(r.Allocate(100), 100) // from here on there is a context, and figures of pools
+			require.NoError(t, r.Driver.Synchronize())
+			_, err = r.Driver.Trim()
 			require.NoError(t, err)
-			assert.Equal(t, nbytes, r.memory().Cached)
-			before = r.memory()
+			assert.Equal(t, nbytes, r.Memory().Cached)
+			before = r.Memory()
 			before.Cached -= nbytes
 		}
 		assert.ErrorContains(t, teller.SetHostCache(-1), "-1 bytes")
-		assert.Equal(t, before.Cached, r.memory().Cached)
+		assert.Equal(t, before.Cached, r.Memory().Cached)
 	})
 }
 
@@ -151,10 +151,10 @@ func TestZeroSize(t *testing.T) {
 	forAll(t, func(t *testing.T, f flavour) {
 		c := newCore(t, f, nil)
 		calls := func() int {
-			if c.software == nil {
+			if c.Software == nil {
 				return 0
 			}
-			return c.software.Calls("*")
+			return c.Software.Calls("*")
 		}
 		before := calls()
 		index, err := c.device.Allocate(0, gomem.AllocateOptions{Zero: true})
@@ -182,7 +182,7 @@ func TestStorm(t *testing.T) {
 					t.Parallel()
 					mine := *c
 					rig := *c.rig
-					rig.t = t
+					rig.T = t
 					mine.rig = &rig
 					random := rand.New(rand.NewPCG(uint64(worker), 1))
 					type buffer struct {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,88 +13,42 @@ import (
 	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
 
-// scene is a device with two blocks of blockBytes, a host's block and stream, and host memory. It is the second device, so that a vendor with
-// a current device per thread has to change it.
+// scene is a stage with a host's stream. It is the second device, so that a vendor with a current device per thread has to change it.
 type scene struct {
 	*rig
-	a, b   uint64
-	memory unsafe.Pointer
-	blocks []gomem.Block // what the operation under test has made, and the scene's own; the host's is the first
+	soft.Stage
 	stream uint64
 }
 
-const blockBytes = 64 << 10
-
 // driverCalls is every method of the Driver that can call the library, in the variants that take different paths.
-var driverCalls = []struct {
-	name string
-	run  func(s *scene) error
-}{
-	{"Allocate", func(s *scene) error {
-		address, err := s.driver.Allocate(1000)
-		if err == nil {
-			s.blocks = append(s.blocks, gomem.Block{Address: address, Bytes: 1000})
-		}
-		return err
-	}},
-	{"Free", func(s *scene) error {
-		block := s.blocks[len(s.blocks)-1]
-		s.blocks = s.blocks[:len(s.blocks)-1]
-		return s.driver.Free(block)
-	}},
-	{"Free of a host's block", func(s *scene) error {
-		block := s.blocks[0]
-		s.blocks = s.blocks[1:]
-		return s.driver.Free(block)
-	}},
-	{"Examine of a host's block", func(s *scene) error {
-		if examiner, asks := s.driver.(gomem.Examiner); asks {
-			return examiner.Examine(s.blocks[0])
+var driverCalls = soft.Calls(func(s *scene) *soft.Stage { return &s.Stage },
+	soft.Call[*scene]{Name: "Examine of a host's block", Run: func(s *scene) error {
+		if examiner, asks := s.Driver.(gomem.Examiner); asks {
+			return examiner.Examine(s.Blocks[0])
 		}
 		return nil
 	}},
-	{"CopyOut", func(s *scene) error { return s.driver.CopyOut(s.memory, s.a, blockBytes) }},
-	{"CopyIn", func(s *scene) error { return s.driver.CopyIn(s.a, s.memory, blockBytes) }},
-	{"CopyWithin", func(s *scene) error { return s.driver.CopyWithin(s.b, s.a, blockBytes) }},
-	{"CopyWithin, a few steps", func(s *scene) error { return s.driver.CopyWithin(s.a, s.a+blockBytes/4, blockBytes*3/4) }},
-	{"CopyWithin, by a detour", func(s *scene) error { return s.driver.CopyWithin(s.a+8, s.a, blockBytes-8) }},
-	{"Fill with a byte", func(s *scene) error { return s.driver.Fill(s.a, []byte{1}, blockBytes) }},
-	{"Fill with 2 bytes", func(s *scene) error { return s.driver.Fill(s.a, []byte{1, 2}, blockBytes-1) }},
-	{"Fill with 4 bytes", func(s *scene) error { return s.driver.Fill(s.a, []byte{1, 2, 3, 4}, blockBytes-1) }},
-	{"Fill with 7 bytes", func(s *scene) error { return s.driver.Fill(s.a, []byte{1, 2, 3, 4, 5, 6, 7}, blockBytes) }},
-	{"Synchronize", func(s *scene) error { return s.driver.Synchronize() }},
-	{"Trim", func(s *scene) error { _, err := s.driver.Trim(); return err }},
-	{"Memory", func(s *scene) error { _, err := s.driver.Memory(); return err }},
-	{"Join", func(s *scene) error { return s.driver.Join(s.stream, 0) }},
-	{"SetStream, a host's", func(s *scene) error { return s.driver.SetStream(s.host.context(), s.stream) }},
-	{"SetStream, none", func(s *scene) error { return s.driver.SetStream(0, 0) }},
-}
+	soft.Call[*scene]{Name: "Join", Run: func(s *scene) error { return s.Driver.Join(s.stream, 0) }},
+	soft.Call[*scene]{Name: "SetStream, a host's", Run: func(s *scene) error { return s.Driver.SetStream(s.host.context(), s.stream) }},
+)
 
-// newScene sets the stage. Work is queued and a free waits, so that every path has something to do.
+// newScene sets the stage, on a device that has dropped a block, which is kept where such are.
 func newScene(t testing.TB, f flavour) *scene {
 	t.Helper()
 	s := &scene{rig: f.rigOn(t, f.open(t, nil), f.ordinal(1))}
-	_, s.memory = soft.Bytes(t, blockBytes)
-	kept := s.allocate(2000) // a block that was dropped, and is kept where such are
-	s.free(kept, 2000)
-	require.NoError(t, s.driver.Synchronize())
-	s.a, s.b = s.allocate(blockBytes), s.allocate(blockBytes)
-	s.stream = s.host.stream()
-	s.blocks = append(s.blocks, gomem.Block{Address: s.host.allocate(5000), Bytes: 5000, How: f.plain})
-	extra := s.allocate(4000)
-	s.blocks = append(s.blocks, gomem.Block{Address: s.allocate(3000), Bytes: 3000})
-	require.NoError(t, s.driver.Fill(s.a, []byte{5}, blockBytes))
-	s.free(extra, 4000)
+	s.Free(s.Allocate(2000), 2000)
+	require.NoError(t, s.Driver.Synchronize())
+	s.Stage = soft.SetStage(t, s.Driver, func() gomem.Block {
+		s.stream = s.host.stream()
+		return gomem.Block{Address: s.host.allocate(5000), Bytes: 5000, How: f.plain}
+	})
 	return s
 }
 
 // clear gives everything back.
 func (s *scene) clear() {
-	s.t.Helper()
-	for _, block := range append(s.blocks, gomem.Block{Address: s.a, Bytes: blockBytes}, gomem.Block{Address: s.b, Bytes: blockBytes}) {
-		require.NoError(s.t, s.driver.Free(block))
-	}
-	require.NoError(s.t, s.driver.SetStream(0, 0))
+	s.T.Helper()
+	s.Clear(s.T)
 	s.host.endStream(s.stream)
 }
 
@@ -104,10 +57,10 @@ func (s *scene) clear() {
 func TestTheThreadIsLeftAsItWas(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		for _, call := range driverCalls {
-			t.Run(call.name, onThread(func(t *testing.T) {
+			t.Run(call.Name, onThread(func(t *testing.T) {
 				s := newScene(t, f)
 				before := s.host.thread()
-				require.NoError(t, call.run(s))
+				require.NoError(t, call.Run(s))
 				assert.Equal(t, before, s.host.thread())
 				s.clear()
 			}))
@@ -119,7 +72,8 @@ func TestTheThreadIsLeftAsItWas(t *testing.T) {
 // function of the symbol table, and every n for which the operation calls that function n times. Afterwards: the error is typed and names
 // the call, the calling thread is as it was, the same operation works, and all memory comes back.
 func TestEveryCallFailsOnce(t *testing.T) {
-	forEachWhole(t, func(t *testing.T, f flavour) {
+	struck := newStruck()
+	forEach(t, func(t *testing.T, f flavour) {
 		faults := 0
 		for call := range driverCalls {
 			for _, function := range f.functions(f.open(t, nil)) {
@@ -129,8 +83,9 @@ func TestEveryCallFailsOnce(t *testing.T) {
 					}
 					for nth := 1; f.failOnce(t, call, function, nth, code); nth++ {
 						faults++
+						struck.note(f, function)
 						if t.Failed() {
-							t.Fatalf("%s: call %d of %s failed with %#x", driverCalls[call].name, nth, function, code)
+							t.Fatalf("%s: call %d of %s failed with %#x", driverCalls[call].Name, nth, function, code)
 						}
 					}
 				}
@@ -138,21 +93,23 @@ func TestEveryCallFailsOnce(t *testing.T) {
 		}
 		t.Logf("%d faults", faults)
 		assert.Greater(t, faults, 200, "the table and the operations are there")
+		struck.done(f)
 	})
+	struck.requireAll(t, func(c callers) []string { return c.notOfTheDriver })
 }
 
 // failOnce runs one case; false where the operation makes fewer than nth calls of the function.
 func (f flavour) failOnce(t *testing.T, call int, function string, nth, code int) (reached bool) {
 	t.Helper()
-	ran := t.Run(fmt.Sprintf("%s/%s/%#x/%d", driverCalls[call].name, function, code, nth), onThread(func(t *testing.T) {
+	ran := t.Run(fmt.Sprintf("%s/%s/%#x/%d", driverCalls[call].Name, function, code, nth), onThread(func(t *testing.T) {
 		s := newScene(t, f)
 		before := s.host.thread()
-		blocks := len(s.blocks)
-		calls := s.software.Calls(function)
-		require.NoError(t, s.software.Fail(function, nth, code))
-		err := driverCalls[call].run(s)
-		reached = s.software.Calls(function)-calls >= nth
-		require.NoError(t, s.software.Fail(function, 0, 0))
+		blocks := len(s.Blocks)
+		calls := s.Software.Calls(function)
+		require.NoError(t, s.Software.Fail(function, nth, code))
+		err := driverCalls[call].Run(s)
+		reached = s.Software.Calls(function)-calls >= nth
+		require.NoError(t, s.Software.Fail(function, 0, 0))
 		assert.Equal(t, before, s.host.thread())
 		if code == f.codes.refused && saysNoBlock(err) {
 			require.True(t, reached) // the code is an answer: nothing is there
@@ -164,8 +121,8 @@ func (f flavour) failOnce(t *testing.T, call int, function string, nth, code int
 			assert.Equal(t, code, failed.Code)
 			assert.Equal(t, "sim:1", failed.Device)
 			assert.Equal(t, code == f.codes.full, errors.Is(err, gomem.ErrOutOfMemory))
-			if len(s.blocks) == blocks { // a free that failed has no block to try again with
-				require.NoError(t, driverCalls[call].run(s), "the next call works")
+			if len(s.Blocks) == blocks { // a free that failed has no block to try again with
+				require.NoError(t, driverCalls[call].Run(s), "the next call works")
 			}
 		}
 		s.clear()

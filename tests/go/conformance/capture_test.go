@@ -71,14 +71,14 @@ func (f flavour) waitsForAll(call string) bool {
 func TestCaptureOfAnotherStream(t *testing.T) {
 	forEachCapture(t, func(t *testing.T, f flavour, c capturing) {
 		for _, call := range driverCalls {
-			t.Run(call.name, onThread(func(t *testing.T) {
+			t.Run(call.Name, onThread(func(t *testing.T) {
 				s := newScene(t, f)
 				h := s.host.(capturer)
 				stream := s.host.stream()
 				before := s.host.thread()
 				c.begin(h, stream)
-				err := call.run(s)
-				if f.waitsForAll(call.name) {
+				err := call.Run(s)
+				if f.waitsForAll(call.Name) {
 					var refused *ordered.CaptureError
 					require.ErrorAs(t, err, &refused)
 					assert.Equal(t, ordered.SomeStream, refused.Stream)

@@ -16,6 +16,7 @@
 //	neighbours_test.go  two devices; memory that others take and give back
 //	visible_test.go     devices that the vendor's variable hides
 //	matrix_test.go      gomem over the backend: each call fails once in every state that a buffer can be in
+//	struck_test.go      which functions a test of faults must have made fail
 //
 // The matrix is generated: every operation of gomem.Device (operations_test.go), begun with the buffer in every state that lasts
 // (states in world_test.go), is run once without a fault to see which of the vendor's functions it calls, and how often; then once for each of

@@ -19,11 +19,11 @@ func TestContents(t *testing.T) {
 	forAll(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
 		for i, n := range []int{1, 7, 4096, 70_000, 3 << 20} {
-			a := r.allocate(uint64(n))
+			a := r.Allocate(uint64(n))
 			content := soft.Noise(n, uint32(i))
-			r.write(a, content)
-			require.Equal(t, content, r.read(a, n))
-			r.free(a, uint64(n))
+			r.Write(a, content)
+			require.Equal(t, content, r.Read(a, n))
+			r.Free(a, uint64(n))
 		}
 	})
 }
@@ -56,25 +56,25 @@ func TestCopiesAreCompleteAtReturn(t *testing.T) {
 				for worker := range 3 {
 					host, pointer := soft.Bytes(t, n)
 					group.Go(func() {
-						a, errA := r.driver.Allocate(n)
-						b, errB := r.driver.Allocate(n)
+						a, errA := r.Driver.Allocate(n)
+						b, errB := r.Driver.Allocate(n)
 						if !assert.NoError(t, errors.Join(errA, errB)) {
 							return
 						}
 						for round := range 4 {
 							content := soft.Noise(n, uint32(10*worker+round))
 							copy(host, content)
-							assert.NoError(t, r.driver.CopyIn(a, pointer, n))
+							assert.NoError(t, r.Driver.CopyIn(a, pointer, n))
 							clear(host)
-							assert.NoError(t, r.driver.CopyWithin(b, a, n))
-							assert.NoError(t, r.driver.Fill(b, []byte{7}, n/2))
-							assert.NoError(t, r.driver.CopyOut(pointer, b, n))
+							assert.NoError(t, r.Driver.CopyWithin(b, a, n))
+							assert.NoError(t, r.Driver.Fill(b, []byte{7}, n/2))
+							assert.NoError(t, r.Driver.CopyOut(pointer, b, n))
 							for i := range content[:n/2] {
 								content[i] = 7
 							}
 							assert.True(t, bytes.Equal(content, host), "worker %d, round %d", worker, round)
 						}
-						assert.NoError(t, errors.Join(r.driver.Free(gomem.Block{Address: a, Bytes: n}), r.driver.Free(gomem.Block{Address: b, Bytes: n})))
+						assert.NoError(t, errors.Join(r.Driver.Free(gomem.Block{Address: a, Bytes: n}), r.Driver.Free(gomem.Block{Address: b, Bytes: n})))
 					})
 				}
 				group.Wait()
@@ -93,24 +93,24 @@ func TestManyThreads(t *testing.T) {
 			group.Go(func() {
 				for i := range 40 {
 					n := uint64(1 + (i*997+worker*31)%10_000)
-					a, err := r.driver.Allocate(n)
+					a, err := r.Driver.Allocate(n)
 					if !assert.NoError(t, err) {
 						return
 					}
 					mark := byte(worker*50 + i)
-					assert.NoError(t, r.driver.Fill(a, []byte{mark}, n))
-					assert.NoError(t, r.driver.CopyOut(pointer, a, n))
+					assert.NoError(t, r.Driver.Fill(a, []byte{mark}, n))
+					assert.NoError(t, r.Driver.CopyOut(pointer, a, n))
 					assert.Equal(t, bytes.Repeat([]byte{mark}, int(n)), host[:n], "worker %d, round %d", worker, i)
-					assert.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n}))
+					assert.NoError(t, r.Driver.Free(gomem.Block{Address: a, Bytes: n}))
 					if i%10 != worker {
 						continue
 					}
-					assert.NoError(t, r.driver.Synchronize())
-					_, err = r.driver.Trim()
+					assert.NoError(t, r.Driver.Synchronize())
+					_, err = r.Driver.Trim()
 					assert.NoError(t, err)
-					_, err = r.driver.Memory()
+					_, err = r.Driver.Memory()
 					assert.NoError(t, err)
-					if overcommits, does := r.driver.(gomem.Overcommitter); does {
+					if overcommits, does := r.Driver.(gomem.Overcommitter); does {
 						_, err = overcommits.Room(0, 1)
 						assert.NoError(t, err)
 					}
@@ -135,29 +135,29 @@ func TestCopyWithin(t *testing.T) {
 				}
 				r := newRig(t, f, mode)
 				const n = 200_000
-				a := r.allocate(n)
+				a := r.Allocate(n)
 				for full { // nothing is left for a detour
-					filler, err := r.driver.Allocate(32 << 10)
+					filler, err := r.Driver.Allocate(32 << 10)
 					if err != nil {
 						break
 					}
-					defer r.free(filler, 32<<10)
+					defer r.Free(filler, 32<<10)
 				}
 				for _, distance := range []int{0, 1, 8, 1000, n / 33, n / 3, n / 2, n - 1} {
 					for _, up := range []bool{true, false} {
 						content := soft.Noise(n, uint32(distance))
-						r.write(a, content)
+						r.Write(a, content)
 						to, from := distance, 0
 						if !up {
 							to, from = from, to
 						}
 						want := bytes.Clone(content)
 						copy(want[to:to+n-distance], content[from:])
-						require.NoError(t, r.driver.CopyWithin(a+uint64(to), a+uint64(from), uint64(n-distance)))
-						require.True(t, bytes.Equal(want, r.read(a, n)), "distance %d, up %v", distance, up)
+						require.NoError(t, r.Driver.CopyWithin(a+uint64(to), a+uint64(from), uint64(n-distance)))
+						require.True(t, bytes.Equal(want, r.Read(a, n)), "distance %d, up %v", distance, up)
 					}
 				}
-				r.free(a, n)
+				r.Free(a, n)
 			})
 		}
 	})
@@ -168,25 +168,25 @@ func TestFill(t *testing.T) {
 	forAll(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
 		const room = 600
-		a := r.allocate(room)
+		a := r.Allocate(room)
 		background := soft.Noise(room, 1)
 		for length := 1; length <= 16; length++ {
 			pattern := soft.Noise(length, uint32(100+length))
 			for _, offset := range []int{0, 1, 2, 4, 7} {
 				for _, n := range []int{1, 3, 4, 5, length, length + 1, 3*length - 1, 16 * length, 500} {
-					r.write(a, background)
-					require.NoError(t, r.driver.Fill(a+uint64(offset), pattern, uint64(n)))
+					r.Write(a, background)
+					require.NoError(t, r.Driver.Fill(a+uint64(offset), pattern, uint64(n)))
 					want := bytes.Clone(background)
 					copy(want[offset:offset+n], bytes.Repeat(pattern, n))
-					require.Equal(t, want, r.read(a, room), "pattern of %d at +%d over %d", length, offset, n)
+					require.Equal(t, want, r.Read(a, room), "pattern of %d at +%d over %d", length, offset, n)
 				}
 			}
 		}
-		assert.Error(t, r.driver.Fill(a, nil, 1))
+		assert.Error(t, r.Driver.Fill(a, nil, 1))
 		if f.counted == nil {
-			assert.Error(t, r.driver.Fill(a, make([]byte, 17), 1))
+			assert.Error(t, r.Driver.Fill(a, make([]byte, 17), 1))
 		}
-		r.free(a, room)
+		r.Free(a, room)
 	})
 }
 
@@ -194,13 +194,13 @@ func TestFill(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	forAll(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
-		_, err := r.driver.Allocate(uint64(r.memory().Total) + 1)
+		_, err := r.Driver.Allocate(uint64(r.Memory().Total) + 1)
 		require.ErrorIs(t, err, gomem.ErrTooLarge)
 		assert.False(t, errors.Is(err, gomem.ErrOutOfMemory))
 		var failed *gomem.DriverError
 		require.ErrorAs(t, err, &failed)
-		assert.Equal(t, f.deviceName(r.ordinal), failed.Device)
-		r.free(r.allocate(1), 1)
+		assert.Equal(t, f.deviceName(r.Ordinal), failed.Device)
+		r.Free(r.Allocate(1), 1)
 	})
 }
 
@@ -209,8 +209,8 @@ func TestFull(t *testing.T) {
 	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
 		const half = rigCapacity/2 + 4096
-		a := r.allocate(half)
-		_, err := r.driver.Allocate(half)
+		a := r.Allocate(half)
+		_, err := r.Driver.Allocate(half)
 		require.ErrorIs(t, err, gomem.ErrOutOfMemory)
 		assert.False(t, errors.Is(err, gomem.ErrTooLarge))
 		var failed *gomem.DriverError
@@ -220,11 +220,11 @@ func TestFull(t *testing.T) {
 		assert.NotEmpty(t, failed.Name)
 
 		// The ladder's first rungs. (A driver that frees late needs the wait after the free.)
-		r.free(a, half)
-		require.NoError(t, r.driver.Synchronize())
-		_, err = r.driver.Trim()
+		r.Free(a, half)
+		require.NoError(t, r.Driver.Synchronize())
+		_, err = r.Driver.Trim()
 		require.NoError(t, err)
-		r.free(r.allocate(half), half)
+		r.Free(r.Allocate(half), half)
 	})
 }
 
@@ -292,19 +292,19 @@ func TestCanFree(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
 		a := r.host.allocate(5000)
-		require.True(t, r.driver.CanFree(f.plain))
-		require.True(t, r.driver.CanFree(gomem.HowDriver))
-		require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: 5000, How: f.plain}))
-		require.NoError(t, r.driver.Synchronize())
-		if r.software != nil {
-			assert.Zero(t, r.figure("live"), "what a host made is not kept: its size is not known")
+		require.True(t, r.Driver.CanFree(f.plain))
+		require.True(t, r.Driver.CanFree(gomem.HowDriver))
+		require.NoError(t, r.Driver.Free(gomem.Block{Address: a, Bytes: 5000, How: f.plain}))
+		require.NoError(t, r.Driver.Synchronize())
+		if r.Software != nil {
+			assert.Zero(t, r.Figure("live"), "what a host made is not kept: its size is not known")
 		}
 		for _, how := range []gomem.How{gomem.HowCUDA, gomem.HowHIP, gomem.HowLevelZero} {
 			if how == f.plain {
 				continue
 			}
-			assert.False(t, r.driver.CanFree(how))
-			assert.ErrorContains(t, r.driver.Free(gomem.Block{Address: 1, Bytes: 1, How: how}), how.String())
+			assert.False(t, r.Driver.CanFree(how))
+			assert.ErrorContains(t, r.Driver.Free(gomem.Block{Address: 1, Bytes: 1, How: how}), how.String())
 		}
 	})
 }
@@ -313,13 +313,13 @@ func TestCanFree(t *testing.T) {
 func TestFreeOfWhatIsNoBlock(t *testing.T) {
 	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
-		r.free(r.allocate(1), 1)
-		err := r.driver.Free(gomem.Block{Address: 0x10, Bytes: 64})
-		err = errors.Join(err, r.driver.Synchronize())
+		r.Free(r.Allocate(1), 1)
+		err := r.Driver.Free(gomem.Block{Address: 0x10, Bytes: 64})
+		err = errors.Join(err, r.Driver.Synchronize())
 		var failed *gomem.DriverError
 		require.ErrorAs(t, err, &failed)
-		require.NoError(t, r.driver.Synchronize())
-		assert.Zero(t, r.driver.PendingFree())
+		require.NoError(t, r.Driver.Synchronize())
+		assert.Zero(t, r.Driver.PendingFree())
 	})
 }
 
@@ -327,13 +327,13 @@ func TestFreeOfWhatIsNoBlock(t *testing.T) {
 func TestNoAllocationOnTheHotPath(t *testing.T) {
 	forEachThatSpills(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, settings{"quarantine": 0})
-		r.free(r.allocate(1000), 1000)
+		r.Free(r.Allocate(1000), 1000)
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
-			address, err := r.driver.Allocate(1000)
+			address, err := r.Driver.Allocate(1000)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.driver.Free(gomem.Block{Address: address, Bytes: 1000}); err != nil {
+			if err := r.Driver.Free(gomem.Block{Address: address, Bytes: 1000}); err != nil {
 				t.Fatal(err)
 			}
 		}))
@@ -346,11 +346,11 @@ func BenchmarkAllocateFree(b *testing.B) {
 		b.Run(f.name, func(b *testing.B) {
 			r := newRig(b, f, settings{"quarantine": 0})
 			for b.Loop() {
-				address, err := r.driver.Allocate(1000)
+				address, err := r.Driver.Allocate(1000)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := r.driver.Free(gomem.Block{Address: address, Bytes: 1000}); err != nil {
+				if err := r.Driver.Free(gomem.Block{Address: address, Bytes: 1000}); err != nil {
 					b.Fatal(err)
 				}
 			}

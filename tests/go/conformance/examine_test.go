@@ -14,7 +14,7 @@ import (
 func adopting(t *testing.T, f flavour) (*rig, *gomem.Device, uint32) {
 	t.Helper()
 	r := newRig(t, f, nil)
-	device, err := gomem.NewDevice(r.driver, gomem.Options{Movable: true, Pool: gomem.NewHostPool(), Check: true})
+	device, err := gomem.NewDevice(r.Driver, gomem.Options{Movable: true, Pool: gomem.NewHostPool(), Check: true})
 	require.NoError(t, err)
 	mine, err := device.Allocate(100, gomem.AllocateOptions{})
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestOnlyWholeBlocksAreAdopted(t *testing.T) {
 			refused := func(err error) {
 				t.Helper()
 				require.Error(t, err, name)
-				assert.ErrorContains(t, err, f.deviceName(r.ordinal)+" cannot adopt", name)
+				assert.ErrorContains(t, err, f.deviceName(r.Ordinal)+" cannot adopt", name)
 				assert.ErrorContains(t, err, c.says, name)
 				assert.True(t, saysNoBlock(err), name)
 				after, err := device.Info(false)
@@ -87,19 +87,19 @@ func TestMemoryOfAPoolIsAdopted(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		pools, has := newRig(t, f, nil).host.(poolHost)
 		if !has {
-			t.Skip("no pools")
+			t.Skipf("needs memory pools, and %s has none; flavours that have them run it", f.name)
 		}
 		r, device, mine := adopting(t, f)
-		if !r.driver.CanFree(f.ordered) || f.settings["pools"] == 0 && f.real == nil {
+		if !r.Driver.CanFree(f.ordered) || f.settings["pools"] == 0 && f.real == nil {
 			device.Drop(mine)
 			require.NoError(t, device.Close())
-			t.Skip("no pools")
+			t.Skipf("needs memory pools, and %s has none; flavours that have them run it", f.name)
 		}
 		stream := r.host.stream()
-		busy := r.host.allocate(blockBytes)
+		busy := r.host.allocate(soft.BlockBytes)
 		var indices []uint32
 		for range 4 {
-			r.host.fill(busy, 1, blockBytes, stream)
+			r.host.fill(busy, 1, soft.BlockBytes, stream)
 			address := pools.allocateOrdered(5000, stream)
 			_, err := device.Adopt(address+512, 64, gomem.AdoptOptions{How: f.ordered, Stream: stream})
 			require.ErrorContains(t, err, "lies inside the block")
@@ -125,7 +125,7 @@ func TestOneQuestionAnAdoption(t *testing.T) {
 		r, device, mine := adopting(t, f)
 		question := map[string]string{soft.CUDA: "cuMemGetAddressRange_v2", soft.HIP: "hipMemGetAddressRange", soft.LevelZero: "zeMemGetAddressRange"}[f.abi]
 		for _, ahead := range []bool{false, true} {
-			block, asked, token := r.host.allocate(1000), r.software.Calls(question), uint64(0)
+			block, asked, token := r.host.allocate(1000), r.Software.Calls(question), uint64(0)
 			if ahead {
 				var err error
 				token, err = device.ReserveToAdopt(block, 1000, f.plain, gomem.AllocateOptions{})
@@ -133,7 +133,7 @@ func TestOneQuestionAnAdoption(t *testing.T) {
 			}
 			index, err := device.Adopt(block, 1000, gomem.AdoptOptions{How: f.plain, Token: token})
 			require.NoError(t, err)
-			assert.Equal(t, 1, r.software.Calls(question)-asked)
+			assert.Equal(t, 1, r.Software.Calls(question)-asked)
 			device.Drop(index)
 		}
 		device.Drop(mine)

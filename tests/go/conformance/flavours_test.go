@@ -21,7 +21,7 @@ type flavour struct {
 	name string
 	*vendor
 	settings settings    // of the software driver, beside those that a test sets
-	trap     bool        // another flavour with one more of its vendor's traps: the fault matrix does not repeat that
+	trap     bool        // another flavour with one more of its vendor's traps: TestMatrix has fewer faults for each of its scenarios
 	real     *realDevice // of the vendor's own library, with no software driver to steer; nil where there is one
 }
 
@@ -66,6 +66,7 @@ type vendor struct {
 	history []string // functions that an operation calls or not depending on what those before have left for reuse
 	fewest  int      // the matrix must fail at least so many functions in each state of a buffer
 	noBlock []string // functions that free, and for which codes.refused means: no block of ours, so that nobody tries again
+	calls   callers  // the functions that not every test of faults can reach
 }
 
 // codes of the vendor.
@@ -219,12 +220,6 @@ func (f flavour) functions(l library) []string {
 func forEach(t *testing.T, test func(t *testing.T, f flavour)) {
 	t.Helper()
 	run(t, func(f flavour) bool { return f.counted == nil && f.own == nil }, test)
-}
-
-// forEachWhole is forEach for a test that takes long: without flavours that are another in one respect (trap).
-func forEachWhole(t *testing.T, test func(t *testing.T, f flavour)) {
-	t.Helper()
-	run(t, func(f flavour) bool { return f.counted == nil && f.own == nil && !f.trap }, test)
 }
 
 // forEachThatSpills runs a test once a flavour whose memory can be spilled, whatever is under it.

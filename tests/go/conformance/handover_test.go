@@ -15,7 +15,7 @@ import (
 func TestMemoryGoesBackToTheHost(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
-		device, err := gomem.NewDevice(r.driver, gomem.Options{Movable: true, Pool: gomem.NewHostPool(), Check: true})
+		device, err := gomem.NewDevice(r.Driver, gomem.Options{Movable: true, Pool: gomem.NewHostPool(), Check: true})
 		require.NoError(t, err)
 		const n = rigCapacity / 4
 		host, pointer := soft.Bytes(t, n)
@@ -31,7 +31,7 @@ func TestMemoryGoesBackToTheHost(t *testing.T) {
 			back, err := device.Disown(index, gomem.Wait{})
 			require.NoError(t, err)
 			require.NoError(t, device.Synchronize())
-			require.NoError(t, r.driver.CopyOut(pointer, back, n))
+			require.NoError(t, r.Driver.CopyOut(pointer, back, n))
 			assert.Equal(t, [2]byte{byte(round), byte(round)}, [2]byte{host[0], host[n-1]})
 			r.host.free(back)
 		}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,7 @@ func newCore(t *testing.T, f flavour, more settings) *core {
 func coreOn(t *testing.T, r *rig) *core {
 	t.Helper()
 	c := &core{rig: r, pool: gomem.NewHostPool()}
-	device, err := gomem.NewDevice(r.driver, gomem.Options{Movable: r.counted == nil, Pool: c.pool, Check: true})
+	device, err := gomem.NewDevice(r.Driver, gomem.Options{Movable: r.counted == nil, Pool: c.pool, Check: true})
 	require.NoError(t, err)
 	c.device = device
 	if r.real != nil { // much larger than the tests' devices: a budget stands in for its end
@@ -37,42 +38,42 @@ func coreOn(t *testing.T, r *rig) *core {
 
 // buffer makes a buffer with contents.
 func (c *core) buffer(n int, seed uint32) uint32 {
-	c.t.Helper()
+	c.T.Helper()
 	index, err := c.device.Allocate(uint64(n), gomem.AllocateOptions{})
-	require.NoError(c.t, err)
-	host, pointer := soft.Bytes(c.t, n)
+	require.NoError(c.T, err)
+	host, pointer := soft.Bytes(c.T, n)
 	copy(host, soft.Noise(n, seed))
-	require.NoError(c.t, c.device.CopyFromHost(index, 0, pointer, uint64(n), gomem.Wait{}))
+	require.NoError(c.T, c.device.CopyFromHost(index, 0, pointer, uint64(n), gomem.Wait{}))
 	return index
 }
 
 // requireContents compares a buffer with what buffer put there.
 func (c *core) requireContents(index uint32, n int, seed uint32) {
-	c.t.Helper()
-	host, pointer := soft.Bytes(c.t, n)
-	require.NoError(c.t, c.device.CopyToHost(index, 0, pointer, uint64(n), gomem.Wait{}))
-	require.Equal(c.t, soft.Noise(n, seed), append([]byte(nil), host...))
+	c.T.Helper()
+	host, pointer := soft.Bytes(c.T, n)
+	require.NoError(c.T, c.device.CopyToHost(index, 0, pointer, uint64(n), gomem.Wait{}))
+	require.Equal(c.T, soft.Noise(n, seed), append([]byte(nil), host...))
 }
 
 func (c *core) info() gomem.Info {
-	c.t.Helper()
+	c.T.Helper()
 	info, err := c.device.Info(true)
-	require.NoError(c.t, err)
+	require.NoError(c.T, err)
 	return info
 }
 
 func (c *core) end(indexes ...uint32) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, index := range indexes {
 		c.device.Drop(index)
 	}
-	require.NoError(c.t, c.device.Synchronize())
+	require.NoError(c.T, c.device.Synchronize())
 	_, err := c.device.Trim()
-	require.NoError(c.t, err)
-	require.NoError(c.t, c.device.Check())
-	require.NoError(c.t, c.device.Close())
+	require.NoError(c.T, err)
+	require.NoError(c.T, c.device.Check())
+	require.NoError(c.T, c.device.Close())
 	used, _ := c.pool.Bytes()
-	assert.Zero(c.t, used, "host memory of copies")
+	assert.Zero(c.T, used, "host memory of copies")
 }
 
 // TestLadderCachesGoFirst: a device that is full of dropped memory of other sizes gives that back before anything is spilled.
@@ -87,6 +88,10 @@ func TestLadderCachesGoFirst(t *testing.T) {
 		}
 		for _, index := range dropped {
 			c.device.Drop(index)
+		}
+		if f.vendor == &levelZeroVendor && c.Software != nil { // it has no cache: a driver that is late, as on a busy machine, is waited for a few milliseconds only
+			require.NoError(t, c.device.Synchronize())
+			require.Eventually(t, func() bool { return c.Figure("deferred") == 0 }, time.Minute, time.Millisecond)
 		}
 		big := c.buffer(large, 2)
 		assert.Zero(t, c.info().SpillCount, "there was room enough without a spill")

@@ -24,7 +24,7 @@ func TestTwoDevices(t *testing.T) {
 		assert.Zero(t, first.info().SpillCount)
 		assert.EqualValues(t, 2*n, first.info().InUse)
 		if f.steered() {
-			assert.EqualValues(t, 2, first.figure("live"))
+			assert.EqualValues(t, 2, first.Figure("live"))
 			assert.GreaterOrEqual(t, first.info().Driver.Free, int64(rigCapacity-4*n))
 		}
 		first.requireContents(calm[0], n, 1)
@@ -50,7 +50,7 @@ func TestMemoryThatAnotherProcessTakes(t *testing.T) {
 		}
 		before := c.info()
 		const taken = rigCapacity - 6*n
-		require.NoError(t, c.software.Set("taken", taken))
+		require.NoError(t, c.Software.Set("taken", taken))
 		after := c.info()
 		assert.EqualValues(t, before.Driver.Free-taken, after.Driver.Free)
 		assert.Equal(t, before.InUse, after.InUse)
@@ -63,7 +63,7 @@ func TestMemoryThatAnotherProcessTakes(t *testing.T) {
 		for i, index := range indexes[:4] {
 			c.requireContents(index, n, uint32(i))
 		}
-		require.NoError(t, c.software.Set("taken", 0))
+		require.NoError(t, c.Software.Set("taken", 0))
 		require.NoError(t, c.device.RestoreAll(gomem.Wait{}))
 		assert.Zero(t, c.info().Spilled)
 		for i, index := range indexes[:4] {
@@ -109,19 +109,19 @@ func TestForeignPool(t *testing.T) {
 		host, has := r.host.(poolHost)
 		require.True(t, has)
 		const n = 8 << 20
-		r.free(r.allocate(1), 1)
-		require.NoError(t, r.driver.Synchronize())
-		_, err := r.driver.Trim()
+		r.Free(r.Allocate(1), 1)
+		require.NoError(t, r.Driver.Synchronize())
+		_, err := r.Driver.Trim()
 		require.NoError(t, err)
 		host.keepAll()
-		before := r.memory().Cached
-		a := host.allocateOrdered(n, r.driver.Stream())
-		require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n, How: f.ordered}))
-		require.NoError(t, r.driver.Synchronize())
-		assert.GreaterOrEqual(t, r.memory().Cached-before, int64(n))
-		released, err := r.driver.Trim()
+		before := r.Memory().Cached
+		a := host.allocateOrdered(n, r.Driver.Stream())
+		require.NoError(t, r.Driver.Free(gomem.Block{Address: a, Bytes: n, How: f.ordered}))
+		require.NoError(t, r.Driver.Synchronize())
+		assert.GreaterOrEqual(t, r.Memory().Cached-before, int64(n))
+		released, err := r.Driver.Trim()
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, released, uint64(n))
-		assert.Zero(t, r.memory().Cached)
+		assert.Zero(t, r.Memory().Cached)
 	})
 }

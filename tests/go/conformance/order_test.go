@@ -24,21 +24,21 @@ func TestFreesAreInOrder(t *testing.T) {
 			t.Run(fmt.Sprint("quarantine=", quarantine), func(t *testing.T) {
 				r := newRig(t, f, settings{"delay_us": 2000, "quarantine": quarantine})
 				const n = 1 << 20
-				kept := r.allocate(n)
+				kept := r.Allocate(n)
 				for i := range 8 {
-					a := r.allocate(n)
-					require.NoError(t, r.driver.Fill(a, []byte{byte(i)}, n))
-					require.NoError(t, r.driver.CopyWithin(kept, a, n))
-					r.free(a, n)
-					b := r.allocate(n) // perhaps the same memory
-					require.NoError(t, r.driver.Fill(b, []byte{100}, n))
-					r.free(b, n)
-					content := r.read(kept, n)
+					a := r.Allocate(n)
+					require.NoError(t, r.Driver.Fill(a, []byte{byte(i)}, n))
+					require.NoError(t, r.Driver.CopyWithin(kept, a, n))
+					r.Free(a, n)
+					b := r.Allocate(n) // perhaps the same memory
+					require.NoError(t, r.Driver.Fill(b, []byte{100}, n))
+					r.Free(b, n)
+					content := r.Read(kept, n)
 					require.Equal(t, [2]byte{byte(i), byte(i)}, [2]byte{content[0], content[n-1]})
 				}
-				require.NoError(t, r.driver.Synchronize(), "no write met freed memory")
-				assert.Zero(t, r.driver.PendingFree())
-				r.free(kept, n)
+				require.NoError(t, r.Driver.Synchronize(), "no write met freed memory")
+				assert.Zero(t, r.Driver.PendingFree())
+				r.Free(kept, n)
 			})
 		}
 	})
@@ -48,7 +48,7 @@ func TestFreesAreInOrder(t *testing.T) {
 func TestTheHostsStreamMayEndAfterTheAdoption(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, slow)
-		device, err := gomem.NewDevice(r.driver, gomem.Options{Movable: true, Pool: gomem.NewHostPool(), Check: true})
+		device, err := gomem.NewDevice(r.Driver, gomem.Options{Movable: true, Pool: gomem.NewHostPool(), Check: true})
 		require.NoError(t, err)
 		const n = 64 << 10
 		host, pointer := soft.Bytes(t, n)
@@ -70,7 +70,7 @@ func TestTheHostsStreamMayEndAfterTheAdoption(t *testing.T) {
 			assert.Equal(t, [2]byte{7, 7}, [2]byte{host[0], host[n-1]})
 			device.Drop(index)
 			require.NoError(t, device.Synchronize())
-			assert.Zero(t, r.driver.PendingFree())
+			assert.Zero(t, r.Driver.PendingFree())
 			assert.Zero(t, device.Unfreed())
 		}
 		require.NoError(t, device.Close())
@@ -83,20 +83,20 @@ func TestFreedMemoryComesBackWithoutAnAllocation(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, nil)
 		const n = 256 << 10
-		most := uint64(r.memory().Total) / 16
-		kept := r.allocate(1)
+		most := uint64(r.Memory().Total) / 16
+		kept := r.Allocate(1)
 		for range 40 {
 			a := r.host.allocate(n)
-			require.NoError(t, r.driver.Fill(a, []byte{1}, n))
-			require.NoError(t, r.driver.Free(gomem.Block{Address: a, Bytes: n, How: f.plain}))
-			r.read(kept, 1)                                              // waits for the stream, and so for what the block waits for
-			if overcommits, yes := r.driver.(gomem.Overcommitter); yes { // then the core asks for room before the host allocates
+			require.NoError(t, r.Driver.Fill(a, []byte{1}, n))
+			require.NoError(t, r.Driver.Free(gomem.Block{Address: a, Bytes: n, How: f.plain}))
+			r.Read(kept, 1)                                              // waits for the stream, and so for what the block waits for
+			if overcommits, yes := r.Driver.(gomem.Overcommitter); yes { // then the core asks for room before the host allocates
 				_, err := overcommits.Room(n, n)
 				require.NoError(t, err)
 			}
-			require.LessOrEqual(t, r.driver.PendingFree(), most+n)
+			require.LessOrEqual(t, r.Driver.PendingFree(), most+n)
 		}
-		r.free(kept, 1)
+		r.Free(kept, 1)
 	})
 }
 
@@ -105,24 +105,24 @@ func TestJoin(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, slow)
 		const n = 64 << 10
-		a := r.allocate(n)
+		a := r.Allocate(n)
 		stream := r.host.stream()
 		for i := range 4 {
 			r.host.fill(a, byte(i), n, stream)
 		}
-		require.NoError(t, r.driver.Join(stream, 0))
-		assert.Equal(t, byte(3), r.read(a, n)[0], "our copy waits for the host's work")
+		require.NoError(t, r.Driver.Join(stream, 0))
+		assert.Equal(t, byte(3), r.Read(a, n)[0], "our copy waits for the host's work")
 		for i := range 4 {
-			require.NoError(t, r.driver.Fill(a, []byte{byte(10 + i)}, n))
+			require.NoError(t, r.Driver.Fill(a, []byte{byte(10 + i)}, n))
 		}
-		require.NoError(t, r.driver.Join(0, stream))
-		require.NoError(t, r.driver.Join(stream, stream))
+		require.NoError(t, r.Driver.Join(0, stream))
+		require.NoError(t, r.Driver.Join(stream, stream))
 		r.host.fill(a, 77, 1, stream)
 		r.host.wait(stream)
-		content := r.read(a, n)
+		content := r.Read(a, n)
 		assert.Equal(t, [2]byte{77, 13}, [2]byte{content[0], content[1]}, "the host's fill waits for our work")
 		r.host.endStream(stream)
-		r.free(a, n)
+		r.Free(a, n)
 	})
 }
 
@@ -131,18 +131,18 @@ func TestHostsStream(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, slow)
 		const n = 64 << 10
-		a := r.allocate(n)
-		require.NoError(t, r.driver.Fill(a, []byte{1}, n))
+		a := r.Allocate(n)
+		require.NoError(t, r.Driver.Fill(a, []byte{1}, n))
 		stream := r.host.stream()
-		require.NoError(t, r.driver.SetStream(r.host.context(), stream))
-		assert.Equal(t, stream, r.driver.Stream())
+		require.NoError(t, r.Driver.SetStream(r.host.context(), stream))
+		assert.Equal(t, stream, r.Driver.Stream())
 		r.host.fill(a, 9, n, stream)
-		assert.Equal(t, byte(9), r.read(a, n)[n-1], "a copy out comes after what the host has queued")
-		b := r.allocate(100)
+		assert.Equal(t, byte(9), r.Read(a, n)[n-1], "a copy out comes after what the host has queued")
+		b := r.Allocate(100)
 		r.host.fill(b, 3, 100, stream)
-		r.free(b, 100)
-		r.free(a, n)
-		require.NoError(t, r.driver.SetStream(0, 0))
+		r.Free(b, 100)
+		r.Free(a, n)
+		require.NoError(t, r.Driver.SetStream(0, 0))
 		r.host.endStream(stream)
 	})
 }
@@ -153,7 +153,7 @@ func TestSpillHasTheLaunchsResult(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, settings{"delay_us": 3000, "pageable": 1, "quarantine": 1})
 		pool := gomem.NewHostPool()
-		device, err := gomem.NewDevice(r.driver, gomem.Options{Movable: true, Pool: pool, Check: true})
+		device, err := gomem.NewDevice(r.Driver, gomem.Options{Movable: true, Pool: pool, Check: true})
 		require.NoError(t, err)
 		const n = 1 << 20
 		stream := r.host.stream()

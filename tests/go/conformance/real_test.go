@@ -77,7 +77,7 @@ var onReal = []struct {
 func TestReal(t *testing.T) {
 	names, set := os.LookupEnv(realVariable)
 	if !set {
-		t.Skipf("%s names no devices of the vendors' own libraries: nothing is run on a real device", realVariable)
+		t.Skipf("%s names no devices of the vendors' own libraries: nothing is run on a real device (make test-gpu names those that are there)", realVariable)
 	}
 	ran := 0
 	for name := range strings.SplitSeq(names, ",") {

@@ -15,12 +15,12 @@ import (
 func TestNothingStaysWithAnIdleProgram(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		r := newRig(t, f, settings{"delay_us": 2000})
-		device, err := gomem.NewDevice(r.driver, gomem.Options{Movable: true, Pool: gomem.NewHostPool(), Check: true})
+		device, err := gomem.NewDevice(r.Driver, gomem.Options{Movable: true, Pool: gomem.NewHostPool(), Check: true})
 		require.NoError(t, err)
 		const n = rigCapacity / 4
 		untilIdle := func() {
 			require.Eventually(t, func() bool { return !device.Reap() }, time.Minute, time.Millisecond, "freed memory waits for ever")
-			require.Zero(t, r.driver.PendingFree())
+			require.Zero(t, r.Driver.PendingFree())
 		}
 		adopt := func() uint32 {
 			index, err := device.Adopt(r.host.allocate(n), n, gomem.AdoptOptions{How: f.plain})
@@ -32,8 +32,8 @@ func TestNothingStaysWithAnIdleProgram(t *testing.T) {
 			device.Drop(adopt())
 			untilIdle()
 			if r.steered() {
-				require.Eventually(t, func() bool { return r.figure("deferred") == 0 }, time.Minute, time.Millisecond)
-				assert.Zero(t, r.figure("live"))
+				require.Eventually(t, func() bool { return r.Figure("deferred") == 0 }, time.Minute, time.Millisecond)
+				assert.Zero(t, r.Figure("live"))
 			}
 		}
 		own, err := device.Allocate(n, gomem.AllocateOptions{Zero: true})

@@ -21,6 +21,14 @@ var cudaVendor = vendor{
 	history: []string{"cuEventCreate", "cuEventDestroy_v2"},
 	fewest:  4,
 	noBlock: []string{"cuMemFree_v2", "cuMemFreeAsync"},
+	calls: callers{
+		opening: []string{"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2", "cuDeviceGetAttribute",
+			"cuDeviceGetUuid", "cuDeviceGetUuid_v2", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuStreamCreate", "cuStreamDestroy_v2",
+			"cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolSetAttribute"},
+		never:          []string{"cuCtxSetCurrent", "cuCtxSynchronize"},                         // where a context cannot be popped; for drivers that free late, and none of CUDA does
+		notOfTheDriver: []string{"cuGetErrorName"},                                              // it follows a failure, and one fault is made at a time
+		notOfTheCore:   []string{"cuStreamWaitEvent", "cuEventSynchronize", "cuMemsetD16Async"}, // Join, which is the host's; its patterns are of 1 and 7 bytes
+	},
 }
 
 // cudaHost holds the device's primary context until the test ends: without anybody who does, all that is in it would go.

@@ -22,6 +22,11 @@ var hipVendor = vendor{
 	history: []string{"hipEventCreateWithFlags", "hipEventDestroy", "hipDeviceSynchronize"},
 	fewest:  4,
 	noBlock: []string{"hipFree", "hipFreeAsync"},
+	calls: callers{
+		opening: []string{"hipInit", "hipGetDeviceCount", "hipDeviceGet", "hipDeviceGetName", "hipDeviceTotalMem", "hipDeviceGetAttribute",
+			"hipDeviceGetUuid", "hipStreamCreateWithFlags", "hipStreamDestroy", "hipMemPoolCreate", "hipMemPoolDestroy", "hipMemPoolSetAttribute"},
+		notOfTheCore: []string{"hipStreamWaitEvent", "hipEventSynchronize", "hipMemsetD16Async"}, // Join, which is the host's; its patterns are of 1 and 7 bytes
+	},
 }
 
 type hipHost struct {

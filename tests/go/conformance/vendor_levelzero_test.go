@@ -26,9 +26,19 @@ var levelZeroVendor = vendor{
 	// and what is seen when, depends on how far the device is.
 	history: []string{"zeCommandListCreate", "zeCommandListReset", "zeCommandListClose", "zeCommandListAppendBarrier", "zeCommandQueueExecuteCommandLists",
 		"zeCommandListDestroy", "zeCommandListHostSynchronize", "zeCommandQueueSynchronize", "zeFenceCreate", "zeFenceReset", "zeFenceQueryStatus", "zeFenceHostSynchronize", "zeFenceDestroy", "zeEventCreate",
-		"zeEventHostReset", "zeEventQueryStatus", "zeEventDestroy", "zeMemFree", "zeMemFreeExt", "zeMemGetAllocProperties", "zesMemoryGetState"},
+		"zeEventHostReset", "zeEventQueryStatus", "zeEventDestroy", "zeMemFree", "zeMemFreeExt", "zeMemGetAllocProperties", "zesMemoryGetState",
+		"zeDeviceGetProperties"},
 	fewest:  2,
 	noBlock: []string{"zeMemFree", "zeMemFreeExt"},
+	calls: callers{
+		opening: []string{"zeInit", "zeInitDrivers", "zeDriverGet", "zeDriverGetApiVersion", "zeDriverGetProperties", "zeDriverGetExtensionProperties",
+			"zeDeviceGet", "zeDeviceGetMemoryProperties", "zeDeviceGetCommandQueueGroupProperties", "zeContextDestroy", "zesInit", "zesDriverGet",
+			"zesDeviceGet", "zesDeviceGetProperties", "zesDriverGetDeviceByUuidExp", "zesDeviceEnumMemoryModules", "zesMemoryGetProperties"},
+		never:          []string{"zeFenceHostSynchronize"}, // where more lists are queued than are made for a queue
+		notOfTheDriver: []string{"zeEventHostReset"},       // a scene is new each time, and so has no event to use again
+		// Our context is there, and so are events enough; Join and a host's stream, which need the checks of a list, are the host's.
+		notOfTheCore: []string{"zeContextCreate", "zeCommandListIsImmediate", "zeCommandListGetContextHandle", "zeEventCreate"},
+	},
 }
 
 // levelZeroLibrary is the loader, loaded anew for each device: what it finds belongs to the settings of the moment.
@@ -84,7 +94,7 @@ func newLevelZeroHost(t testing.TB, h *soft.Host, ordinal int) host {
 	made.start(theirs.file) // a test that lost the device may have ended it
 	devices := made.handles("zeDeviceGet", theirs.driver)
 	if ordinal >= len(devices) {
-		t.Skipf("needs device %d to be the first driver's, as the host's side of these tests knows no other; that one has %d", ordinal, len(devices))
+		t.Skipf("needs device %d to be the first driver's, as the host's side of these tests knows no other; that one has %d (ZE_AFFINITY_MASK hides others)", ordinal, len(devices))
 	}
 	made.device = devices[ordinal]
 	return made

@@ -1,9 +1,15 @@
 package soft
 
 import (
+	"cmp"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // FetchVariable is set to 1 where the vendors' headers are expected: what is missing of them is a failure then, and not a reason to skip a test.
@@ -35,4 +41,25 @@ func HeaderFolders(t testing.TB, abi, variable string, generations ...string) []
 		t.Skipf("no header of the vendor here: name folders in %s, or run: make -C backends/softdriver headers ABIS=%s", variable, abi)
 	}
 	return folders
+}
+
+// CheckC checks a C file of a backend against a folder of headers and a table of symbols, and returns what the compiler says.
+func CheckC(headers, symbols, file string, more ...string) (string, error) {
+	arguments := append([]string{"-std=gnu17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-enum-conversion", "-isystem", headers, `-DSYMBOLS="` + symbols + `"`}, more...)
+	output, err := exec.Command(cmp.Or(os.Getenv("CC"), "cc"), append(arguments, file)...).CombinedOutput()
+	return string(output), err
+}
+
+// RequireFindsWrong shows that the check of a table can fail: it changes a line of the package's symbols.def, and the compiler must say that this
+// function's prototype is another one.
+func RequireFindsWrong(t testing.TB, function, line, part, by string, check func(symbols string) (string, error)) {
+	t.Helper()
+	table, err := os.ReadFile("symbols.def")
+	require.NoError(t, err)
+	require.Contains(t, string(table), line)
+	wrong := filepath.Join(t.TempDir(), "wrong.def")
+	require.NoError(t, os.WriteFile(wrong, []byte(strings.Replace(string(table), line, strings.Replace(line, part, by, 1), 1)), 0o600))
+	output, err := check(wrong)
+	assert.Error(t, err)
+	assert.Contains(t, output, "prototype of "+function)
 }
