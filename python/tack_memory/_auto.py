@@ -21,14 +21,14 @@ _awaited: Awaited | None = None  # set once, while the package is being imported
 
 
 def start() -> None:
-    """Plug in to Tack now, or as soon as it is imported; where the switch says no, never."""
+    """Plug in to Tack now, or as soon as it is imported, and whenever it is imported anew; where the switch says no, never."""
     global _awaited
     if settings.autoinstall:
-        _awaited = when_imported(TACK, _plug_in)
+        _awaited = when_imported(TACK, _plug_in, again=True)
 
 
 def stop() -> bool:
-    """A Tack that comes later is left alone. Returns whether it would have been plugged in. May be called from any thread."""
+    """A Tack that comes later, or again, is left alone. Returns whether it would have been plugged in. May be called from any thread."""
     return _awaited is not None and _awaited.cancel()
 
 

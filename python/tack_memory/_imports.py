@@ -36,17 +36,23 @@ os.register_at_fork(after_in_child=_new_lock_in_child)
 class Awaited:
     """A callback that waits for a module."""
 
-    __slots__ = ("callback", "name", "strict")
+    __slots__ = ("again", "callback", "name", "strict")
 
-    def __init__(self, name: str, callback: Callable[[ModuleType], object], strict: bool) -> None:
+    def __init__(self, name: str, callback: Callable[[ModuleType], object], strict: bool, again: bool) -> None:
         self.name = name
         self.callback = callback
         self.strict = strict
+        self.again = again
 
     def cancel(self) -> bool:
         """The callback is not to run any more. Returns whether it was still waiting. May be called from any thread."""
         with _lock:
             return _take(self)
+
+    def _is_due(self) -> bool:
+        """Whether it is still waiting; it goes on waiting only where it is to be called again."""
+        with _lock:
+            return _waits(self) if self.again else _take(self)
 
     def _run(self, module: ModuleType) -> None:
         try:
@@ -60,8 +66,8 @@ class Awaited:
             warn(f"after the import of {self.name}, tack_memory failed: {type(error).__name__}: {error}")
 
 
-def when_imported(name: str, callback: Callable[[ModuleType], object], *, strict: bool = False) -> Awaited:
-    """Call `callback(module)` once: now, where the module is imported already, else right after the module's own code has run.
+def when_imported(name: str, callback: Callable[[ModuleType], object], *, strict: bool = False, again: bool = False) -> Awaited:
+    """Call `callback(module)`: now, where the module is imported already, else right after the module's own code has run.
 
     In that case the statement that imports the module waits for the callback. Where the import fails, the callback goes on waiting for a
     second try.
@@ -75,6 +81,9 @@ def when_imported(name: str, callback: Callable[[ModuleType], object], *, strict
     strict : bool
         What an Exception of the callback does. False: it becomes a warning, and the import goes on. True: the import fails with it, and
         the next one tries again; where the module is imported already, this call raises it.
+    again : bool
+        Call it at each later import, too, until it is cancelled: of a module that was taken out of `sys.modules`, or is reloaded. Now and
+        then twice for one import, in two threads.
 
     Returns
     -------
@@ -85,7 +94,7 @@ def when_imported(name: str, callback: Callable[[ModuleType], object], *, strict
     -----
     May be called from any thread.
     """
-    awaited = Awaited(name, callback, strict)
+    awaited = Awaited(name, callback, strict, again)
     with _lock:
         _wait((awaited,))
     # Only now, so that a thread which finishes importing it this moment either finds the callback or is found here.
@@ -98,7 +107,7 @@ def when_imported(name: str, callback: Callable[[ModuleType], object], *, strict
         module = sys.modules.get(name)
         if module is not None:
             _watch(module)
-    if module is not None and not _is_executing(module) and awaited.cancel():
+    if module is not None and not _is_executing(module) and awaited._is_due():
         awaited._run(module)
     return awaited
 
@@ -196,12 +205,13 @@ def _came(name: str) -> None:
     with _lock:
         due = list(_waiting.get(name, ()))
     for awaited in due:
-        if awaited.cancel():  # else somebody did in the meantime
+        if awaited._is_due():  # else somebody has cancelled it in the meantime
             try:
                 awaited._run(module)
             except BaseException:  # the import fails: wait for the next one
-                with _lock:
-                    _wait((awaited,))
+                if not awaited.again:
+                    with _lock:
+                        _wait((awaited,))
                 raise
 
 
@@ -217,11 +227,15 @@ def _wait(for_it: Iterable[Awaited]) -> None:
         sys.meta_path.insert(0, _finder)
 
 
+def _waits(awaited: Awaited) -> bool:
+    return any(one is awaited for one in _waiting.get(awaited.name, ()))
+
+
 def _take(awaited: Awaited) -> bool:
     """Take one out; whether it was there."""
-    here = _waiting.get(awaited.name, [])
-    if not any(one is awaited for one in here):
+    if not _waits(awaited):
         return False
+    here = _waiting[awaited.name]
     here.remove(awaited)
     if not here:
         del _waiting[awaited.name]

@@ -76,3 +76,30 @@ def backend(**options: Any) -> Any:
     """One whose launches are ours."""
     options = {"array": Array, "storage": STORAGE, **options}
     return type("Backend", (Stock,), {"execute": _fast.HostLaunch(Stock.execute, **options)})()
+
+
+class Memory:
+    """Arrays on one device, as a host of that kind of device has them."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._make: Callable[..., Array] = array if device == DEVICE else raw
+
+    def __call__(self, nbytes: int, fill: int = 0) -> Array:
+        return self._make(nbytes, self.device, fill)
+
+
+def states(*arrays: Array) -> list[str]:
+    return [one.memory.state for one in arrays]
+
+
+def free_to_move(*arrays: Array) -> bool:
+    """Whether nothing holds them any more. Spills them."""
+    return all(one.memory.holds == {} and one.memory.spill() == one.memory.nbytes for one in arrays)
+
+
+class Texture:
+    """What `expand` of a test takes for several things that are arguments."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts

@@ -391,3 +391,77 @@ def test_wrong_arguments_are_refused_before_anything_changes(stage: Stage, argum
     """
     told, same = stage.said(script)
     assert told.startswith(error) and same == "True"
+
+
+def popped(*, with_submodules: bool) -> str:
+    """A line that takes Tack out of `sys.modules`; it stays as `old`."""
+    which = 'name.partition(".")[0] == "tack"' if with_submodules else 'name == "tack"'
+    return f"old = tack; [sys.modules.pop(name) for name in list(sys.modules) if {which}]"
+
+
+@pytest.mark.parametrize("everything", [True, False], ids=["with submodules", "alone"])
+def test_a_tack_that_is_imported_anew_is_plugged_in(stage: Stage, shape: str, everything: bool) -> None:
+    """Notebooks do that, to have a changed Tack. The one before is unplugged."""
+    script = f"""
+        import tack_memory, tack
+        from tack_memory import hosts
+        {popped(with_submodules=everything)}
+        import tack
+        print(tack is old, hasattr(old, "memory_info"), hasattr(tack, "memory_info"), warned)
+        print(hosts.plugged("tack").adapter.module is tack)
+        import importlib
+        importlib.reload(tack)
+        print(hosts.plugged("tack").adapter.module is tack)
+        tack_memory.uninstall()
+        del sys.modules["tack"]
+        import tack
+        print(hasattr(tack, "memory_info"), hosts.plugged("tack"))
+    """
+    assert stage.said(script) == ["False False True []", "True", "True", "False None"]
+
+
+def test_a_tack_that_is_imported_anew_computes_as_the_one_before(stage: Stage) -> None:
+    stage.copy("field generation")
+    script = f"""
+        import tack, tack_memory
+        tack.init("cpu")
+        tack_memory.install(tack, simulate="64 KiB")
+        field = tack.full(tack.f64, 1000, 3.0)
+        {popped(with_submodules=False)}
+        import tack
+        print(tack.memory_info().device, tack.get_memory_budget(), tack.memory_info().footprint, float(field.to_numpy().sum()))
+        tack_memory.uninstall(tack)
+        print(float(field.to_numpy().sum()))
+    """
+    assert stage.said(script) == ["sim-cpu:0 65536 8000 3000.0", "3000.0"]
+
+
+def test_a_tack_that_is_imported_anew_while_the_one_before_must_stay_plugged_in(stage: Stage) -> None:
+    stage.copy("field generation")
+    script = f"""
+        import tack, tack_memory
+        tack.init("cpu")
+        tack_memory.install(tack, simulate="64 KiB")
+        field = tack.full(tack.f64, 1000, 3.0)
+        values = field._buffer._data
+        {popped(with_submodules=True)}
+        import tack
+        print(hasattr(tack, "memory_info"), hasattr(old, "memory_info"))
+        (_, message, _, _), = warned
+        print("imported anew" in message and "8000 bytes" in message)
+        del values
+        tack_memory.install(tack)
+        print(hasattr(tack, "memory_info"), hasattr(old, "memory_info"), float(field.to_numpy().sum()))
+    """
+    assert stage.said(script) == ["False True", "True", "True False 3000.0"]
+
+
+def test_uninstall_finds_a_tack_that_is_in_sys_modules_no_more(stage: Stage, shape: str) -> None:
+    script = f"""
+        import tack_memory, tack
+        from tack_memory import hosts
+        {popped(with_submodules=True)}
+        tack_memory.uninstall()
+        print(hasattr(old, "memory_info"), hosts.plugged("tack"), "tack" in sys.modules)
+    """
+    assert stage.said(script) == ["False None False"]

@@ -105,6 +105,7 @@ def install(
         simulation = wanted(simulate, simulate_capacity, simulate_addresses)
     module = _module(host)
     with _lock:
+        _take_out_former(module)
         known = _known_whole(module)
         if known is None:
             _attach(module, simulation, by_itself=False)
@@ -125,9 +126,13 @@ def install(
 
 
 def install_by_itself(module: ModuleType) -> None:
-    """What `import tack_memory` does with Tack. Raises as `install`; one that is plugged in stays as it is."""
+    """What `import tack_memory` does with Tack. Raises as `install`; one that is plugged in stays as it is. One that is imported anew is plugged in as
+    the one before was."""
     with _lock:
-        if _known_whole(module) is None:
+        former = _take_out_former(module)
+        if former is not None:
+            _attach(module, former.simulation, former.by_itself)
+        elif _known_whole(module) is None:
             _attach(module, None, by_itself=True)
 
 
@@ -156,16 +161,19 @@ def uninstall(host: ModuleType | None = None) -> None:
     -----
     May be called from any thread, while the host launches nothing in another one.
     """
-    if host is None and _auto.TACK not in sys.modules:
+    tack = _installed.get(_auto.TACK) if host is None else None  # be it still in sys.modules or not
+    if host is None and tack is None and _auto.TACK not in sys.modules:
         if not _auto.stop():
             raise ValueError(f"{_auto.TACK} is not plugged in: it is not even imported")
         return
-    module = _module(host)
+    module = _module(host) if tack is None else tack.adapter.module
     with _lock:
         known = _installed.get(module.__name__)
         if known is None or known.adapter.module is not module:
             raise ValueError(f"{module.__name__} is not plugged in")
         _detach(module, known)
+    if module.__name__ == _auto.TACK:
+        _auto.stop()
 
 
 def plugged(name: str) -> Plugged | None:
@@ -201,6 +209,20 @@ def _known(module: ModuleType) -> Plugged | None:
     known = _installed.get(module.__name__)
     if known is not None and known.adapter.module is not module:
         raise HostHasMemoryError(f"another module named {module.__name__} is plugged in; uninstall that one first")
+    return known
+
+
+def _take_out_former(module: ModuleType) -> Plugged | None:
+    """Where a host was imported anew, after its module was taken out of `sys.modules`, the one before is unplugged: what it was, or None.
+
+    Both may have submodules and classes in common. Arrays of classes that are the former's alone are its own again, and are not counted any more."""
+    known = _installed.get(module.__name__)
+    if known is None or known.adapter.module is module or sys.modules.get(module.__name__) is not module:
+        return None
+    try:
+        _detach(known.adapter.module, known)
+    except Exception as error:
+        raise RuntimeError(f"{module.__name__} was imported anew, and the one that is plugged in cannot be taken out: {error}") from error
     return known
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 from functools import wraps
 
-from . import _ablation, _counted
+from . import _ablation
 from ._handed_out import HANDED_OUT
 from ._images import ImagedBuffers
+from ._in_use import UNINSTALL
 from ._pointer_buffers import POINTER, Thread
+from ._within import Within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ class ArrayThread(Thread):
 
     def __init__(self) -> None:
         super().__init__()
-        self.counted: str | None = None  # why what is made now stays the host's, and is only counted
+        self.counted: Within[str] | None = None  # why what is made now stays the host's, and is only counted
 
 
 class ArrayBuffers(ImagedBuffers):
@@ -35,7 +37,6 @@ class ArrayBuffers(ImagedBuffers):
     def __init__(self, device_of: Callable[[Any], HostDevice | None], purge: Callable[[int], object]) -> None:
         super().__init__(device_of, purge)
         self.thread = ArrayThread()
-        self.counted = _counted.Counted()
         self._follows = _ablation.wanted("wrap")
 
     def adopt(self, buffer: Any, *, movable: bool = True, reason: str | None = None, label: str | None = None) -> None:
@@ -53,23 +54,13 @@ class ArrayBuffers(ImagedBuffers):
         return kept
 
     def _take(self, buffer: Any, address: int, *, movable: bool = True, reason: str | None = None, label: str | None = None) -> Buffer | None:
-        counted = self.thread.counted
+        counted = None if self.thread.counted is None else self.thread.counted.here()
         if counted is None:
             return super()._take(buffer, address, movable=movable, reason=reason, label=label)
         device = self._device_of(buffer) if getattr(buffer, "_owned", True) else None
         if device is not None:
             self.counted.count(buffer, address, buffer._nbytes, device.name, counted, self._reservation_for(buffer._nbytes))
         return None
-
-    def finalizer(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
-        ended = super().finalizer(original)
-
-        @wraps(original)
-        def __del__(buffer: Any) -> None:
-            _counted.stop(buffer)  # not counted any more, before the address can be somebody else's
-            ended(buffer)
-
-        return __del__
 
     def give_all_back(self) -> None:
         """As for all, but not while memory is handed out for good: nothing may move it, and only its export sees to that, to the end of the buffer."""
@@ -79,8 +70,8 @@ class ArrayBuffers(ImagedBuffers):
             reasons = sorted({reason for buffer in handed_out for reason in buffer.__dict__[HANDED_OUT]})
             nbytes = sum(buffer._nbytes for buffer in handed_out)
             raise BufferError(
-                f"memory of {len(handed_out)} arrays ({nbytes} bytes) was handed out ({', '.join(reasons)}), and nobody can tell for how long: "
-                "it must stay where it is until the arrays end; drop them first"
+                f"cannot {UNINSTALL}: memory of {len(handed_out)} arrays ({nbytes} bytes) was handed out ({', '.join(reasons)}), and nobody can tell "
+                "for how long: it must stay where it is until the arrays end; drop them first"
             )
         super().give_all_back()
 
@@ -92,7 +83,7 @@ class ArrayBuffers(ImagedBuffers):
         def function(*args: Any, **named: Any) -> Any:
             outer = thread.counted
             try:
-                thread.counted = reason
+                thread.counted = Within(reason)
                 return original(*args, **named)
             finally:
                 thread.counted = outer

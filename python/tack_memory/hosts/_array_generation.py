@@ -8,17 +8,17 @@ and `_images` have what takes its place. Backends whose memory is the host's are
 
 from __future__ import annotations
 
-from _thread import RLock
 from functools import partial, wraps
 
-from .._devices import resolve
-from .._imports import when_imported
 from .._logging import warning
-from .._native import SIM_LIBRARIES, _fast
+from .._native import SIM_LIBRARIES
 from . import _ablation, _array_launches, _array_seams, _counted, _features, _handed_out, _holds, _host_access, _images, _names
 from ._array_buffers import ArrayBuffers
+from ._attributes import attributes_of
 from ._counted_arrays import CountedBuffers
 from ._host_caches import HostCaches
+from ._host_devices import HostDevices
+from ._late_modules import LateModules
 from ._library import kind_on_library
 from ._patches import Patches
 from ._payloads import pack_buffers
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, ClassVar
 
-    from .._imports import Awaited
     from .._native._fast import Buffer, BufferView
 
 _EXPORTED_BEFORE = "exported before install"
+_SHARED_BEFORE = "shared before install"
+_PERHAPS_MPI = "older than install: may be for mpi"
 
 
 class ArrayGeneration(HostAdapter):
@@ -55,12 +56,11 @@ class ArrayGeneration(HostAdapter):
         self._patches = Patches()
         self._extras = _array_seams.extras(module)
         self._buffers = ArrayBuffers(lambda buffer: self._device_of_backend(buffer._backend), self._forget_images)
-        self._counted = {one.kind: CountedBuffers(cls, one.array, one.device) for cls, one in self._extras.counted.items()}
+        self._counted = {one.kind: CountedBuffers(cls, one.array, one.device, base_is_foreign=one.base_is_foreign) for cls, one in self._extras.counted.items()}
         self._caches = HostCaches()
-        self._awaited: list[Awaited] = []
+        self._late = LateModules(module.__name__)
         self._replaced: dict[Any, Any] = {}  # functions of the host and what stands in their place
-        self._lock = RLock()  # guards _devices; nothing of the host is called under it but plain attributes
-        self._devices: dict[int, tuple[Any, HostDevice]] = {}  # id of a backend -> itself (so that the id stays its own), what it told
+        self._devices = HostDevices(self._ask, seams.current_backend, self._buffers.leave_backend)
 
     @property
     def memory_error(self) -> type[BaseException]:
@@ -76,7 +76,7 @@ class ArrayGeneration(HostAdapter):
             self._patch_images()
             self._patch_functions()
             for path in _array_seams.MPI_MODULES:
-                self._awaited.append(when_imported(f"{self.name}.{path}", self._mpi_came))
+                self._late.watch(path, self._mpi_came)
             self._take_existing()
             for name, function in _names.functions(self).items():
                 if not hasattr(self.module, name):
@@ -154,7 +154,7 @@ class ArrayGeneration(HostAdapter):
 
     def _allocator(self, original: Callable[..., Any]) -> Callable[..., Any]:
         counting = {kind: counted.allocator(original) for kind, counted in self._counted.items()}
-        allocate = _array_launches.allocator(original, self._buffers.thread, self._device_of_backend, self.memory_error, counting)
+        allocate = _array_launches.allocator(original, self._buffers.thread, self._seams.current_backend, self._device_of_backend, self.memory_error, counting)
 
         @wraps(original)
         def _allocate(*args: Any, **named: Any) -> Any:
@@ -188,18 +188,29 @@ class ArrayGeneration(HostAdapter):
             self._buffers.counted.count(image, address_of(image.__dict__.get(POINTER)), getattr(image, "_nbytes", 0), device, "texture image")
 
     def _take_existing(self) -> None:
-        """Adopt or count what the host made before us. What is exported already stays where it is: its consumer keeps a pointer."""
+        """Adopt or count what the host made before us. What others have the address of stays where it is, and so does what they may have it of."""
         exported = {id(getattr(part, "_buffer", None)) for entry in list(self._seams.exported.values()) for part in entry}
         classes, images = tuple(self._seams.buffers), tuple(self._extras.images)
         objects = _features.instances((*classes, *images))
         existing = [one for one in objects if issubclass(type(one), classes) and POINTER in one.__dict__]
         backends = list({id(one._backend): one._backend for one in existing}.values())
         packs = pack_buffers(backends, self._seams.array)
+        for_mpi = {id(one): _array_seams.is_for_mpi(one) for one in existing} if _ablation.wanted("mpi") else {}
+        # Buffers that do not tell: where others do, these are none of MPI's.
+        nobody_tells = not any(told is not None for told in for_mpi.values()) and _array_seams.allocates_for_mpi(self.module, self._seams.backends)
 
         def reason(buffer: Any) -> str | None:
-            return _EXPORTED_BEFORE if id(buffer) in exported else "scalar pack" if id(buffer) in packs else None
+            if id(buffer) in exported:
+                return _EXPORTED_BEFORE
+            if id(buffer) in packs:
+                return "scalar pack"
+            if getattr(buffer, _array_seams.SHARED_MARK, False) is True:
+                return _SHARED_BEFORE
+            return _PERHAPS_MPI if nobody_tells and id(buffer) in for_mpi else None
 
-        left = self._buffers.adopt_all(existing, reason)
+        for buffer in [one for one in existing if for_mpi.get(id(one))]:
+            self._count_for_mpi(buffer)
+        left = self._buffers.adopt_all([one for one in existing if not for_mpi.get(id(one))], reason)
         for image in [one for one in objects if issubclass(type(one), images)]:
             self._count_image(image, self._device_of_backend(image._backend).name)
         for counted in self._counted.values():
@@ -209,7 +220,15 @@ class ArrayGeneration(HostAdapter):
         _images.forget_images(backends, None)
         self.refresh()
 
+    def _count_for_mpi(self, buffer: Any) -> None:
+        if getattr(buffer, "_owned", True):
+            self._buffers.counted.count(buffer, address_of(buffer.__dict__[POINTER]), buffer._nbytes, self._device_of_backend(buffer._backend).name, "mpi")
+
     def detach(self) -> None:
+        with self._late:
+            self._detach()
+
+    def _detach(self) -> None:
         disturbed = self._patches.disturbed()
         if disturbed:
             raise RuntimeError(f"cannot unplug from {self.name}: {', '.join(disturbed)} was replaced by somebody else after install; take that out first")
@@ -218,17 +237,10 @@ class ArrayGeneration(HostAdapter):
         for counted in self._counted.values():
             counted.give_back()
         self._caches.forget()
-        for awaited in self._awaited:
-            awaited.cancel()
-        self._awaited.clear()
+        self._late.stop()
         self._patches.undo()
         _features.put_back_functions(self.module, self._replaced)
-        with self._lock:
-            devices, self._devices = self._devices, {}
-        for _, device in devices.values():
-            if device.how != "host":
-                _fast.set_relief(resolve(device.name), None)
-                _fast.set_stream(device.name, 0, 0)
+        self._devices.forget()
 
     # ---- what the rest of the package asks
 
@@ -237,15 +249,16 @@ class ArrayGeneration(HostAdapter):
 
     def own_device(self, obj: object) -> str | None:
         backend = getattr(obj, "backend", None)
-        return self._device_of_backend(backend).name if isinstance(backend, self._seams.backends) else None
+        known = isinstance(backend, self._seams.backends) or getattr(backend, "name", None) in self._counted  # the CPU's is no GPU backend
+        return self._device_of_backend(backend).name if known else None
 
     def own_name(self, name: str) -> str:
         kind, _, ordinal = name.partition(":")
-        if not any(backend.name == kind for backend, _ in list(self._devices.values())):
+        if not any(backend.name == kind for backend, _ in self._devices.all()):
             current = self._seams.current_backend()
             if current.name == kind:
                 self._device_of_backend(current)
-        for backend, device in list(self._devices.values()):
+        for backend, device in self._devices.all():
             used = device.name.partition(":")[0]
             if backend.name == kind and used in SIM_LIBRARIES:
                 return f"{used}:{ordinal or self.current_device().partition(':')[2]}"
@@ -253,7 +266,7 @@ class ArrayGeneration(HostAdapter):
 
     def buffers_of(self, array: object) -> list[Buffer | BufferView] | None:
         if isinstance(array, self._extras.textures):
-            held = _array_launches.attributes_of(array) or ()
+            held = attributes_of(array) or ()
             return [mine for one in held if isinstance(one, self._seams.array) for mine in self.buffers_of(one) or ()]
         buffer = getattr(array, "_buffer", None)
         if not isinstance(buffer, (*self._seams.buffers, *self._extras.counted)):
@@ -262,26 +275,17 @@ class ArrayGeneration(HostAdapter):
         return [] if mine is None else [mine]
 
     def refresh(self) -> None:
-        for backend, device in list(self._devices.values()):
+        for backend, device in self._devices.all():
             self._caches.tell(backend, device.name)
 
     # ---- the host's devices
 
     def _device_of_backend(self, backend: Any) -> HostDevice:
-        known = self._devices.get(id(backend))
-        if known is not None:
-            return known[1]
-        with self._lock:
-            known = self._devices.get(id(backend))
-            if known is None:
-                device = self._ask(backend)
-                index = resolve(device.name)
-                if device.how != "host":
-                    _fast.set_stream(device.name, device.context, device.stream)
-                    _fast.set_relief(index, device.empty_cache)
-                known = self._devices[id(backend)] = backend, device
-        self._caches.tell(backend, known[1].name)
-        return known[1]
+        device = self._devices.known(backend)
+        if device is None:
+            device = self._devices.of(backend)
+            self._caches.tell(backend, device.name)
+        return device
 
     def _ask(self, backend: Any) -> HostDevice:
         """What a backend tells of its device."""
@@ -315,4 +319,4 @@ class ArrayGeneration(HostAdapter):
         return self.own_device(device) or self.own_name(str(device))
 
     def _forget_images(self, address: int) -> None:
-        _images.forget_images((backend for backend, _ in list(self._devices.values())), address)
+        _images.forget_images(self._devices.backends(), address)

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from functools import wraps
-from inspect import signature
-from types import MemberDescriptorType
 
 from .._native import _fast
 from . import _ablation
+from ._arguments import Argument, Size
+from ._attributes import attributes_of, items_of
 from ._holds import buffers_of
 from ._pointer_buffers import POINTER, ours
-from ._room import bytes_of, with_room
+from ._room import with_room
+from ._within import Within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from inspect import Signature
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
+    from .._native._fast import Reservation
     from ._pointer_buffers import Thread
     from ._protocol import HostDevice
 
 DEVICE_CLASS = ("_device_class", "_data_oriented")
 """How a host marks classes whose objects bring the arrays in their attributes into a launch; objects in the attributes of others need one of these marks."""
+
+
+_WHERE = ("backend", "self", "device")
+"""Parameters of functions that allocate, which may say on which device."""
 
 
 def launcher(original: Callable[..., Any], array: Any, textures: tuple[type, ...], pin: Callable[[Any], object]) -> _fast.HostLaunch:
@@ -38,10 +43,9 @@ def launcher(original: Callable[..., Any], array: Any, textures: tuple[type, ...
                 for one in arrays:
                     pin(one._buffer)
             return arrays if with_textures else ()
-        if isinstance(argument, (list, tuple)):
-            return argument
-        if isinstance(argument, dict):
-            return list(argument.values())
+        items = items_of(argument)
+        if items is not None:
+            return items
         attributes = attributes_of(argument)
         if attributes is None:
             return None
@@ -50,58 +54,29 @@ def launcher(original: Callable[..., Any], array: Any, textures: tuple[type, ...
     return _fast.HostLaunch(original, array=array, storage=POINTER, expand=expand)
 
 
-def attributes_of(thing: Any) -> Iterable[Any] | None:
-    """The values of an object's attributes; None: objects of its type never have any."""
-    attributes = getattr(thing, "__dict__", None)
-    members = [member for base in type(thing).__mro__ for member in _slots(base)]
-    if members:
-        return [*_in_slots(thing, members), *(attributes or {}).values()]
-    return None if attributes is None else list(attributes.values())  # at once: another thread may set an attribute meanwhile
-
-
-def _slots(cls: type) -> list[MemberDescriptorType]:
-    """What reads a class's own slots, whatever their names have become (`__private` is `_Class__private`)."""
-    return [one for one in list(vars(cls).values()) if type(one) is MemberDescriptorType] if "__slots__" in vars(cls) else []
-
-
-def _in_slots(thing: Any, members: Iterable[MemberDescriptorType]) -> Iterator[Any]:
-    for member in members:
-        try:
-            yield member.__get__(thing)
-        except AttributeError:  # not set
-            pass
-
-
 def held_by(thing: Any, attributes: Iterable[Any], array: Any, textures: tuple[type, ...]) -> list[Any]:
-    """The arrays and textures that an object holds, by itself and through objects of device classes in its attributes (which may hold one another)."""
+    """The arrays and textures that an object holds, by itself and through what its attributes hold: lists, tuples and dicts, and objects of device
+    classes (which may hold one another)."""
     found: list[Any] = []
     seen, waiting = {id(thing)}, [attributes]
     while waiting:
         for value in waiting.pop():
             if isinstance(value, (array, *textures)):
                 found.append(value)
-            elif any(getattr(type(value), mark, False) for mark in DEVICE_CLASS) and id(value) not in seen:
+                continue
+            within: Iterable[Any] | None = items_of(value)
+            if within is None and any(getattr(type(value), mark, False) for mark in DEVICE_CLASS):
+                within = attributes_of(value)
+            if within is not None and id(value) not in seen:
                 seen.add(id(value))
-                waiting.append(attributes_of(value) or ())
+                waiting.append(within)
     return found
-
-
-def _arguments(parameters: Signature, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    """A call's arguments by name, with the defaults of those that it leaves out."""
-    bound = parameters.bind(*args, **named)
-    bound.apply_defaults()
-    return bound.arguments
-
-
-def bytes_in(arguments: Mapping[str, Any]) -> int:
-    """The size of what a call with these arguments allocates; 0: they do not say."""
-    dtype = arguments.get("dtype")
-    return bytes_of("f4" if dtype is None else dtype, arguments["shape"]) if "shape" in arguments else 0
 
 
 def allocator(
     original: Callable[..., Any],
     thread: Thread,
+    current_backend: Callable[[], Any],
     device_of: Callable[[Any], HostDevice],
     host_error: type[BaseException],
     counting: Mapping[str, Callable[..., Any]],
@@ -109,24 +84,35 @@ def allocator(
     """`_allocate`: room within the budget first; where the host's own tries fail, spill and let it try again while there is progress.
 
     `counting` has what stands in its place for backends, by kind, whose memory is only counted."""
-    parameters = signature(original)
+    backend_in, size = Argument(original, "backend"), Size(original)
 
     def is_full(error: BaseException) -> bool:
         return isinstance(error, host_error)
 
     @wraps(original)
     def _allocate(*args: Any, **named: Any) -> Any:
-        bound = _arguments(parameters, args, named)
-        counted = counting.get(bound["backend"].name)
+        backend = backend_in.of(args, named)
+        if backend is None:
+            backend = current_backend()
+        counted = counting.get(backend.name)
         if counted is not None:
             return counted(*args, **named)
-        nbytes = bytes_in(bound)
-        ready = thread.reservation
-        if nbytes <= 0 or (ready is not None and ready.nbytes == nbytes):  # a function that allocates beside this one has asked for the room
+        nbytes = size.of(args, named)
+        if nbytes <= 0 or has_room_of_another(thread, nbytes):
             return original(*args, **named)
-        return with_room(lambda: original(*args, **named), nbytes, device_of(bound["backend"]).name, is_full, thread)
+        return with_room(lambda: original(*args, **named), nbytes, device_of(backend).name, is_full, thread)
 
     return _allocate
+
+
+def has_room_of_another(thread: Thread, nbytes: int) -> bool:
+    """Whether a function that allocates beside `_allocate` has asked for the room, and hands it on. It does so for one allocation, the first of its own:
+    a finalizer that allocates in between asks for itself, be it for as many bytes."""
+    reservation = None if thread.handed_on is None else thread.handed_on.here()
+    if reservation is None:
+        return False
+    thread.handed_on = None
+    return reservation.nbytes == nbytes
 
 
 def allocator_beside(
@@ -134,16 +120,25 @@ def allocator_beside(
 ) -> Callable[..., Any]:
     """A function that allocates by other means than `_allocate`, or by that: room first, and again after spilling.
 
-    `device_of` gets the call's arguments by name, and tells the device's."""
-    parameters = signature(original)
+    `device_of` gets those of a call's arguments that may say on which device (`_WHERE`), and tells that one's name."""
+    size = Size(original)
+    where = {name: Argument(original, name) for name in _WHERE}
 
     def is_full(error: BaseException) -> bool:
         return isinstance(error, host_error)
 
     @wraps(original)
     def allocate(*args: Any, **named: Any) -> Any:
-        bound = _arguments(parameters, args, named)
-        return with_room(lambda: original(*args, **named), bytes_in(bound), device_of(bound), is_full, thread)
+        def attempt() -> Any:
+            outer = thread.handed_on
+            reservation: Reservation | None = thread.reservation
+            try:
+                thread.handed_on = None if reservation is None else Within(reservation)
+                return original(*args, **named)
+            finally:
+                thread.handed_on = outer
+
+        return with_room(attempt, size.of(args, named), device_of({name: one.of(args, named) for name, one in where.items()}), is_full, thread)
 
     return allocate
 

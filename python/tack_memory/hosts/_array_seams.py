@@ -46,6 +46,10 @@ PACKERS = ("_create_pack_arrays", "_create_pack_buffers", "_create_pack_fields")
 ALLOCATES_FOR_MPI = "allocate_mpi_array"
 MPI_MODULES = ("mpi", "lang.mpi", "runtime.mpi", "interop.mpi")
 """Where that function may be: modules that are imported only where MPI is used."""
+MPI_MARKS = {"_mpi": True, "_pooled": False}
+"""Attributes of buffers that tell of memory for MPI, each with its value there: MPI libraries cannot share what comes from a stream's pool."""
+SHARED_MARK = "_shared"
+"""Attribute of buffers: True where their address was shared for good."""
 TEXTURES = ("Texture2D", "Texture3D", "Texture")
 """Classes of what stands for an array's texture among a launch's arguments: with the array in an attribute."""
 IMAGE = "TextureImage"
@@ -59,9 +63,10 @@ class OnlyCounted(NamedTuple):
     kind: str  # of the backend
     array: str  # the attribute with the NumPy array over the memory
     device: str
+    base_is_foreign: bool  # an array over other memory is over somebody else's; else it is over that of the host's own object
 
 
-ONLY_COUNTED = [OnlyCounted("NumpyBuffer", "cpu", "_data", "cpu"), OnlyCounted("MetalBuffer", "metal", "_view", "metal:0")]
+ONLY_COUNTED = [OnlyCounted("NumpyBuffer", "cpu", "_data", "cpu", True), OnlyCounted("MetalBuffer", "metal", "_view", "metal:0", False)]
 
 
 class Extras(NamedTuple):
@@ -96,6 +101,17 @@ def extras(module: ModuleType) -> Extras:
         packers=tuple(found for name in PACKERS for found in functions(module, name)),
         counted={found: one for one in ONLY_COUNTED for found in classes(module, one.buffer)},
     )
+
+
+def is_for_mpi(buffer: Any) -> bool | None:
+    """Whether a buffer's memory is for MPI; None: the buffer does not tell."""
+    told = [getattr(buffer, name) is value for name, value in MPI_MARKS.items() if hasattr(buffer, name)]
+    return any(told) if told else None
+
+
+def allocates_for_mpi(module: ModuleType, backends: tuple[type, ...]) -> bool:
+    """Whether the host has memory for MPI; a module for it that is not imported has made none yet."""
+    return bool(functions(module, ALLOCATES_FOR_MPI)) or any(definer(one, ALLOCATES_FOR_MPI) for one in backends)
 
 
 def functions(module: ModuleType, name: str) -> list[Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from functools import wraps
 
-from ._counted import Counted
+from ._arguments import Size
 from ._images import ImagedBuffers
 from ._pointer_buffers import OURS, POINTER, address_of
-from ._room import bytes_of, with_room
+from ._room import with_room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ class GPUBuffers(ImagedBuffers):
     def __init__(self, device_of: Callable[[Any], HostDevice | None], purge: Callable[[int], object]) -> None:
         super().__init__(device_of, purge)
         self._pointer_types: dict[type, Callable[[int], Any]] = {}  # buffer classes whose pointer is no number -> its type
-        self.exportable = Counted()
 
     def address_in(self, buffer: Any, pointer: Any) -> int:
         if pointer is not None and type(pointer) not in OURS and not hasattr(pointer, "__int__"):
@@ -70,18 +69,18 @@ class GPUBuffers(ImagedBuffers):
 
     def allocator(self, original: Callable[..., Any], device_of_backend: Callable[[Any], HostDevice]) -> Callable[..., Any]:
         """`allocate_field`: room within the budget first; where the driver has none, spill and let the host try again while there is progress."""
-        thread = self.thread
+        thread, size = self.thread, Size(original)
 
         @wraps(original)
-        def allocate_field(backend: Any, dtype: Any, shape: Any, *args: Any, **named: Any) -> Any:
-            nbytes = bytes_of(dtype, shape)
+        def allocate_field(*args: Any, **named: Any) -> Any:
+            backend, nbytes = args[0], size.of(args, named)
             outer = thread.backend
             try:
                 thread.backend = backend
                 if nbytes <= 0:
-                    return original(backend, dtype, shape, *args, **named)
+                    return original(*args, **named)
                 device = device_of_backend(backend).name
-                return with_room(lambda: original(backend, dtype, shape, *args, **named), nbytes, device, is_full, thread)
+                return with_room(lambda: original(*args, **named), nbytes, device, is_full, thread)
             finally:
                 thread.backend = outer
 
@@ -118,7 +117,7 @@ class GPUBuffers(ImagedBuffers):
         device = self._device_of(buffer)
         if device is not None:
             nbytes, address = getattr(buffer, "_alloc_size", buffer._nbytes), address_of(buffer.__dict__[POINTER])
-            self.exportable.count(buffer, address, nbytes, device.name, "exportable memory")
+            self.counted.count(buffer, address, nbytes, device.name, "exportable memory")
 
 
 def is_full(error: BaseException) -> bool:

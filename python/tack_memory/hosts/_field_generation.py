@@ -6,17 +6,15 @@ backend keep a NumPy array, which is only counted (`_counted_arrays`), or lies o
 
 from __future__ import annotations
 
-import sys
-from _thread import RLock
 from functools import partial
 
-from .._devices import resolve
-from .._imports import when_imported
 from .._logging import warning
 from .._native import SIM_LIBRARIES, _fast
 from . import _ablation, _counted, _features, _field_buffers, _field_launches, _field_seams, _holds, _host_access, _images, _names, _pointer_buffers
 from ._counted_arrays import CountedBuffers
 from ._field_simulated import SimulatedBuffers
+from ._host_devices import HostDevices
+from ._late_modules import LateModules
 from ._library import kind_on_library
 from ._patches import Patches
 from ._payloads import pack_buffers
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, ClassVar
 
-    from .._imports import Awaited
     from .._native._fast import Buffer, BufferView
     from ._field_seams import Vendor
 
@@ -59,11 +56,8 @@ class FieldGeneration(HostAdapter):
         self._classes: dict[type, Vendor] = {}  # the GPU buffer classes that are patched
         self._exportable: set[type] = set()  # the classes of memory that the host can share
         self._replaced: dict[Any, Any] = {}  # functions of the host and what stands in their place
-        self._awaited: list[Awaited] = []
-        self._coming = RLock()  # a backend's module is looked at, or the host is unplugged: one after the other. Under it nothing is imported
-        self._detached = False  # guarded by _coming: whoever imports a backend from then on gets it as it is
-        self._lock = RLock()  # guards _devices; nothing of the host is called under it but plain attributes
-        self._devices: dict[int, tuple[Any, HostDevice]] = {}  # id of a backend -> itself (so that the id stays its own), what it told
+        self._late = LateModules(module.__name__)
+        self._devices = HostDevices(self._ask, lambda: seams.dispatch._current_backend, self._buffers.leave_backend)
 
     @property
     def memory_error(self) -> type[BaseException] | None:
@@ -75,7 +69,7 @@ class FieldGeneration(HostAdapter):
         seams = self._seams
         try:
             if simulate is None and simulate_capacity is None:
-                self._cpu = CountedBuffers(seams.numpy_buffer, _field_seams.DATA, "cpu")
+                self._cpu = CountedBuffers(seams.numpy_buffer, _field_seams.DATA, "cpu", base_is_foreign=True)
             else:
                 from ._simulate import configure
 
@@ -83,10 +77,10 @@ class FieldGeneration(HostAdapter):
                 self._cpu = SimulatedBuffers(seams.numpy_buffer, self.simulated)
                 self._patch_numpy_buffer(self._cpu)
             self._patch_functions()
-            self._watch(_field_seams.CPU_MODULE, self._cpu_came)
-            self._watch(_field_seams.METAL_MODULE, self._metal_came)
+            self._late.watch(_field_seams.CPU_MODULE, self._cpu_came)
+            self._late.watch(_field_seams.METAL_MODULE, self._metal_came)
             for vendor in _field_seams.VENDORS:
-                self._watch(vendor.module, partial(self._vendor_came, vendor))
+                self._late.watch(vendor.module, partial(self._vendor_came, vendor))
             self._take_existing()
             for name, function in _names.functions(self).items():
                 if not hasattr(self.module, name):
@@ -94,16 +88,6 @@ class FieldGeneration(HostAdapter):
         except BaseException:
             self.detach()
             raise
-
-    def _watch(self, path: str, came: Callable[[ModuleType], None]) -> None:
-        """Call `came` with a backend's module: now, or when it is imported. What is wrong with it is an error now, and a warning later."""
-
-        def unless_detached(module: ModuleType) -> None:
-            with self._coming:  # another thread may be unplugging the host while this one imports
-                if not self._detached:
-                    came(module)
-
-        self._awaited.append(when_imported(f"{self.name}.{path}", unless_detached, strict=f"{self.name}.{path}" in sys.modules))
 
     def _patch_functions(self) -> None:
         seams = self._seams
@@ -143,7 +127,7 @@ class FieldGeneration(HostAdapter):
         buffer = vars(module).get(_field_seams.METAL_BUFFER)
         if backend is None or missing or not isinstance(buffer, type):
             raise MissingSeamError(f"{self.name} lacks {', '.join(missing or [f'{module.__name__}.{_field_seams.METAL_BUFFER}'])}")
-        self._metal = CountedBuffers(buffer, _field_seams.METAL_VIEW, _field_seams.METAL_DEVICE)
+        self._metal = CountedBuffers(buffer, _field_seams.METAL_VIEW, _field_seams.METAL_DEVICE, base_is_foreign=False)
         self._wrap((backend,), {"allocate_field": self._metal.allocator})
 
     def _vendor_came(self, vendor: Vendor, module: ModuleType) -> None:
@@ -234,15 +218,15 @@ class FieldGeneration(HostAdapter):
             self._device_of_backend(backend)
         for buffer in [one for one in objects if issubclass(type(one), exportable) and POINTER in one.__dict__]:
             self._buffers.count_exportable(buffer)
-        packs = pack_buffers((backend for backend, _ in self._devices.values()), self._seams.field)
+        packs = pack_buffers(self._devices.backends(), self._seams.field)
         left = self._buffers.adopt_all(existing, lambda one: _EXPORTED_BEFORE if id(one) in exported else "scalar pack" if id(one) in packs else None)
-        _images.forget_images((backend for backend, _ in self._devices.values()), None)
+        _images.forget_images(self._devices.backends(), None)
         return left
 
     # ---- plugging out
 
     def detach(self) -> None:
-        with self._coming:
+        with self._late:
             self._detach()
 
     def _detach(self) -> None:
@@ -252,22 +236,14 @@ class FieldGeneration(HostAdapter):
         if isinstance(self._cpu, SimulatedBuffers):
             self._cpu.check_nothing_in_use()
         self._buffers.give_all_back()
-        self._buffers.exportable.forget()
+        self._buffers.counted.forget()
         for counted in (self._cpu, self._metal):
             if counted is not None:
                 counted.give_back()
-        self._detached = True
-        for awaited in self._awaited:
-            awaited.cancel()
-        self._awaited.clear()
+        self._late.stop()
         self._patches.undo()
         _features.put_back_functions(self.module, self._replaced)
-        with self._lock:
-            devices, self._devices = self._devices, {}
-        for _, device in devices.values():
-            if device.empty_cache is not None:
-                _fast.set_relief(resolve(device.name), None)
-            _fast.set_stream(device.name, 0, 0)
+        self._devices.forget()
         if self.simulated is not None:
             _fast.set_memory_budget(None, self.simulated)
             self.simulated = None
@@ -279,14 +255,14 @@ class FieldGeneration(HostAdapter):
         return self._cpu_device() if backend is None else self._name_of_backend(backend)
 
     def own_device(self, obj: object) -> str | None:
-        known = any(obj is backend for backend, _ in list(self._devices.values())) or obj is self._seams.dispatch._current_backend
+        known = any(obj is backend for backend, _ in self._devices.all()) or obj is self._seams.dispatch._current_backend
         return self._name_of_backend(obj) if known and obj is not None else None
 
     def own_name(self, name: str) -> str:
         kind, _, ordinal = name.partition(":")
         if kind == "cpu":
             return self._cpu_device()
-        for backend, device in list(self._devices.values()):
+        for backend, device in self._devices.all():
             used = device.name.partition(":")[0]
             if backend.name == kind and used in SIM_LIBRARIES:
                 return f"{used}:{ordinal or device.name.partition(':')[2]}"
@@ -331,21 +307,11 @@ class FieldGeneration(HostAdapter):
         for backend in (getattr(buffer, "_backend", None), self._buffers.thread.backend, self._seams.dispatch._current_backend):
             if backend is not None and backend.name == kind:
                 return self._device_of_backend(backend)
-        of_kind = [device for backend, device in list(self._devices.values()) if backend.name == kind]
+        of_kind = [device for backend, device in self._devices.all() if backend.name == kind]
         return of_kind[0] if len({device.name for device in of_kind}) == 1 else None
 
     def _device_of_backend(self, backend: Any) -> HostDevice:
-        known = self._devices.get(id(backend))
-        if known is not None:
-            return known[1]
-        with self._lock:
-            known = self._devices.get(id(backend))
-            if known is None:
-                device = self._ask(backend)
-                resolve(device.name)
-                _fast.set_stream(device.name, device.context, device.stream)
-                known = self._devices[id(backend)] = backend, device
-        return known[1]
+        return self._devices.of(backend)
 
     def _ask(self, backend: Any) -> HostDevice:
         """What a backend tells of its device. Hosts of this shape use one device of a vendor: the first, or the one that was current."""
@@ -362,4 +328,4 @@ class FieldGeneration(HostAdapter):
         return HostDevice(f"{kind}:{ordinal}", context, stream, vendor.how, None)
 
     def _forget_images(self, address: int) -> None:
-        _images.forget_images((backend for backend, _ in list(self._devices.values())), address)
+        _images.forget_images(self._devices.backends(), address)

@@ -19,9 +19,11 @@ from operator import setitem
 
 from .._native import _fast
 from . import _ablation, _features
+from ._arguments import Size
 from ._field_seams import DATA
 from ._host_access import read
-from ._room import bytes_of
+from ._in_use import UNINSTALL, in_use
+from ._within import Within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class _Thread(threading.local):
 
     def __init__(self) -> None:
         self.making = 0  # calls that run in which the host makes buffers of its own
-        self.wrapping = 0  # calls of wrap_ptr that run
+        self.wrapping: Within[bool] | None = None  # a call of wrap_ptr that runs
 
 
 class SimulatedBuffers:
@@ -64,7 +66,7 @@ class SimulatedBuffers:
     def _assigned(self, buffer: Any, values: Any) -> Any:
         """An array is put into a buffer: what to keep in its place. What is no new memory of the host's own stays somebody else's."""
         thread = self._thread
-        if not thread.making or thread.wrapping or not values.nbytes or _fast.forked():
+        if not thread.making or not values.nbytes or _fast.forked() or (thread.wrapping is not None and thread.wrapping.here()):
             return values
         return self._take(buffer, values)
 
@@ -89,15 +91,16 @@ class SimulatedBuffers:
 
     def allocator(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`allocate_field`, which may make a buffer without calling its `__init__`."""
+        size = Size(original)
 
         @wraps(original)
-        def allocate_field(backend: Any, dtype: Any, shape: Any, *args: Any, **named: Any) -> Any:
-            bytes_of(dtype, shape)  # what is no size is an error of the caller's, before anything is made
+        def allocate_field(*args: Any, **named: Any) -> Any:
+            size.of(args, named)  # what is no size is an error of the caller's, before anything is made
             thread = self._thread
             depth = thread.making
             try:
                 thread.making = depth + 1
-                return original(backend, dtype, shape, *args, **named)
+                return original(*args, **named)
             finally:
                 thread.making = depth
 
@@ -110,12 +113,12 @@ class SimulatedBuffers:
         @wraps(original)
         def wrap_ptr(*args: Any, **named: Any) -> Any:
             thread = self._thread
-            depth = thread.wrapping
+            outer = thread.wrapping
             try:
-                thread.wrapping = depth + 1
+                thread.wrapping = Within(True)
                 buffer = original(*args, **named)
             finally:
-                thread.wrapping = depth
+                thread.wrapping = outer
             values = buffer.__dict__.get(DATA)
             if wanted and values is not None and values.nbytes and values.flags.c_contiguous and values.flags.writeable and not _fast.forked():
                 view = _fast.wrap(values.ctypes.data, values.nbytes, self.device, None)
@@ -143,11 +146,12 @@ class SimulatedBuffers:
         import numpy
 
         @wraps(original)
-        def from_numpy(buffer: Any, values: Any) -> None:
+        def from_numpy(buffer: Any, *args: Any, **named: Any) -> None:
             kept = buffer.__dict__.get(DATA)
-            if type(kept) is not _fast.HostArray:
-                original(buffer, values)
+            if type(kept) is not _fast.HostArray or named or len(args) != 1:
+                original(buffer, *args, **named)
                 return
+            values = args[0]
             dtype, shape = kept.info
             if getattr(values, "dtype", None) != dtype or values.shape != shape or not values.flags.c_contiguous:
                 written = numpy.empty(shape, dtype)
@@ -161,13 +165,13 @@ class SimulatedBuffers:
         import numpy
 
         @wraps(original)
-        def fill(buffer: Any, value: Any) -> None:
+        def fill(buffer: Any, *args: Any, **named: Any) -> None:
             kept = buffer.__dict__.get(DATA)
-            if type(kept) is not _fast.HostArray:
-                original(buffer, value)
+            if type(kept) is not _fast.HostArray or named or len(args) != 1:
+                original(buffer, *args, **named)
                 return
             one = numpy.empty(1, kept.info[0])
-            one.fill(value)
+            one.fill(args[0])
             kept.buffer.fill(one.tobytes())
 
         return fill
@@ -216,10 +220,10 @@ class SimulatedBuffers:
     def check_nothing_in_use(self) -> None:
         """BufferError where somebody has hold of an array's memory: that memory cannot become another."""
         gc.collect()  # what is garbage is not in use
-        for buffer, array in self._with_ours().items():
-            holds = array.buffer.holds
-            if holds:
-                raise BufferError(f"an array of {buffer.nbytes} bytes on {self.device} is in use ({', '.join(holds)}); let go of it first")
+        for array in self._with_ours().values():
+            error = in_use(UNINSTALL, array.buffer)
+            if error is not None:
+                raise error
 
     def give_back(self) -> None:
         """Every buffer has an ordinary NumPy array again, and those that shared memory share it."""

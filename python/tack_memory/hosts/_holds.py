@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from functools import wraps
 
 from .._native import _fast
+from ._attributes import twin_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def exporter(original: Callable[..., Any], ours: Ours) -> Callable[..., Any]:
     def to_dlpack(array: Any, *args: Any, **named: Any) -> Any:
         mine = ours(array._buffer)
         if mine is not None:
-            twin = copy.copy(array)
-            setattr(twin, EXPORT, mine.export("dlpack"))
+            twin = twin_of(array)
+            twin.__dict__[EXPORT] = mine.export("dlpack")
             array = twin
         return original(array, *args, **named)
 

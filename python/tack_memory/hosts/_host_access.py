@@ -1,7 +1,7 @@
 """How a host's buffers are read and written by the host: on the host copy of what is spilled, which brings nothing back to the device.
 
-Whatever is unusual (wrong sizes, memory that is not ours) is left to the host's own method: it raises what its users expect, and reads a valid pointer
-through the slot if it goes on.
+Whatever is unusual (wrong sizes, memory that is not ours, arguments by name, which each host calls as it likes) is left to the host's own method: it raises
+what its users expect, and reads a valid pointer through the slot if it goes on.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ def range_reader(original: Callable[..., Any]) -> Callable[..., Any]:
     """A method that copies elements start to start + count to the host."""
 
     @wraps(original)
-    def read_range(buffer: Any, start: int, count: int) -> Any:
+    def read_range(buffer: Any, *args: Any, **named: Any) -> Any:
         mine = ours(buffer)
+        if mine is None or named or len(args) != 2:
+            return original(buffer, *args, **named)
+        start, count = args
         itemsize = buffer._numpy_dtype.itemsize
-        if mine is None or start < 0 or count < 0 or (start + count) * itemsize > buffer._nbytes:
+        if start < 0 or count < 0 or (start + count) * itemsize > buffer._nbytes:
             return original(buffer, start, count)
         return read(mine, (count,), buffer._numpy_dtype, start * itemsize)
 
@@ -50,14 +53,14 @@ def writer(original: Callable[..., None]) -> Callable[..., None]:
     import numpy
 
     @wraps(original)
-    def from_numpy(buffer: Any, values: Any) -> None:
+    def from_numpy(buffer: Any, *args: Any, **named: Any) -> None:
         mine = ours(buffer)
-        if mine is not None:
-            values = numpy.ascontiguousarray(values, buffer._numpy_dtype)
+        if mine is not None and len(args) == 1 and not named:
+            values = numpy.ascontiguousarray(args[0], buffer._numpy_dtype)
             if values.nbytes == buffer._nbytes:
                 mine.copy_from_host(values.reshape(-1).view(numpy.uint8))
                 return
-        original(buffer, values)
+        original(buffer, *args, **named)
 
     return from_numpy
 
@@ -67,15 +70,16 @@ def range_writer(original: Callable[..., None]) -> Callable[..., None]:
     import numpy
 
     @wraps(original)
-    def write_range(buffer: Any, start: int, values: Any) -> None:
+    def write_range(buffer: Any, *args: Any, **named: Any) -> None:
         mine = ours(buffer)
-        if mine is not None:
+        if mine is not None and len(args) == 2 and not named:
+            start, values = args
             values = numpy.ascontiguousarray(values, buffer._numpy_dtype)
             offset = start * buffer._numpy_dtype.itemsize
             if start >= 0 and offset + values.nbytes <= buffer._nbytes:
                 mine.copy_from_host(values.reshape(-1).view(numpy.uint8), offset)
                 return
-        original(buffer, start, values)
+        original(buffer, *args, **named)
 
     return write_range
 
@@ -93,26 +97,30 @@ def byte_filler(original: Callable[..., None]) -> Callable[..., None]:
     """A method that sets every byte."""
 
     @wraps(original)
-    def fill_bytes(buffer: Any, value: int) -> None:
+    def fill_bytes(buffer: Any, *args: Any, **named: Any) -> None:
         mine = ours(buffer)
-        if mine is None:
-            original(buffer, value)
+        if mine is None or named or len(args) != 1:
+            original(buffer, *args, **named)
         else:
-            mine.fill(value)
+            mine.fill(args[0])
 
     return fill_bytes
 
 
 def filler(original: Callable[..., None]) -> Callable[..., None]:
-    """A method that sets every element."""
+    """A method that sets every element: to one value, or as NumPy's `full` spreads several over the shape."""
     import numpy
 
     @wraps(original)
-    def fill(buffer: Any, value: Any) -> None:
+    def fill(buffer: Any, *args: Any, **named: Any) -> None:
         mine = ours(buffer)
-        if mine is None:
-            original(buffer, value)
-        else:
+        if mine is None or named or len(args) != 1:
+            original(buffer, *args, **named)
+            return
+        value = args[0]
+        if numpy.ndim(value) == 0:
             mine.fill(numpy.full(1, value, buffer._numpy_dtype).tobytes())
+        else:
+            mine.copy_from_host(numpy.full(buffer._shape, value, buffer._numpy_dtype).reshape(-1).view(numpy.uint8))
 
     return fill

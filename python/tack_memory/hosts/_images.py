@@ -9,7 +9,7 @@ from ._pointer_buffers import PointerBuffers, ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from .._native._fast import Exported
@@ -76,8 +76,8 @@ class ImagedBuffers(PointerBuffers):
 
         return __del__
 
-    def give_all_back(self) -> None:
+    def _give_back(self, buffers: Sequence[Any], wanted: str) -> None:
         """As for all; a buffer that only an image of it keeps in its place is given back, too, and its image is forgotten."""
-        for buffer in self.adopted():
+        for buffer in buffers:
             buffer.__dict__.pop(IMAGE, None)  # made anew with the next image, where giving back fails
-        super().give_all_back()
+        super()._give_back(buffers, wanted)

@@ -32,7 +32,10 @@ def functions(host: HostAdapter) -> dict[str, Callable[..., Any]]:
     def device_of(device: object) -> object:
         if device is None:
             return current
-        return host.own_name(device) if isinstance(device, str) else device
+        if isinstance(device, str):  # a full name needs no look at the host's current device
+            return host.own_name(device) if ":" in device else CurrentDevice(host, device)
+        is_ordinal = hasattr(type(device), "__index__") and not isinstance(device, bool)
+        return CurrentDevice(host, device) if is_ordinal else device  # type: ignore[arg-type]
 
     def memory_info(device: object = None) -> MemoryInfo:
         host.refresh()

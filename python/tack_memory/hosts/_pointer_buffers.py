@@ -16,6 +16,10 @@ from functools import wraps
 from .._logging import warning
 from .._native import _fast
 from . import _ablation
+from ._counted import Counted, stop
+from ._in_use import NEW_CONTEXT, UNINSTALL, in_use
+from ._room import with_room
+from ._within import Within, is_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +34,9 @@ POINTER = "_device_ptr"
 
 OURS = frozenset((_fast.Buffer, _fast.BufferView))
 """The types of what stands in a pointer's place where the memory is ours."""
+
+EARLIER_CONTEXT = "in an earlier context of the host's"
+"""Why memory is only counted that lies in a context which the host has made anew since."""
 
 launch = _fast.launch
 
@@ -52,10 +59,11 @@ class Thread(threading.local):
 
     def __init__(self) -> None:
         self.building: list[object] = []  # buffers whose __init__ runs
-        self.wrapping = 0  # calls of wrap_ptr that run
+        self.wrapping: Within[bool] | None = None  # a call of wrap_ptr that runs
         self.reservation: Reservation | None = None  # room for the buffer that is being made
+        self.handed_on: Within[Reservation] | None = None  # the same, for the next allocation of the host's: room for that was asked for already
         self.holding: list[_fast.launch] | None = None  # launches that a reduction has open on what it allocates, until its end
-        self.unmovable: str | None = None  # why what is made now must stay where it is
+        self.unmovable: Within[str] | None = None  # why what is made now must stay where it is
         self.backend: Any = None  # of the allocation or reduction that runs, for buffers that do not know their own
 
 
@@ -65,6 +73,7 @@ class PointerBuffers:
     def __init__(self, device_of: Callable[[Any], HostDevice | None]) -> None:
         self._device_of = device_of  # of a buffer; None: nobody can tell
         self.thread = Thread()
+        self.counted = Counted(lambda buffer: self.address_in(buffer, buffer.__dict__.get(POINTER)))  # what stays the host's
         self._adopted: dict[int, weakref.ref[Any]] = {}  # id of a host's buffer that may have memory of ours; its end takes it out
 
     def address_in(self, buffer: Any, pointer: Any) -> int:
@@ -87,7 +96,7 @@ class PointerBuffers:
     def _assigned(self, buffer: Any, value: Any) -> Any:
         """A pointer is put into a buffer: what to keep in its place."""
         thread = self.thread
-        if thread.wrapping or any(one is buffer for one in thread.building):
+        if any(one is buffer for one in thread.building) or (thread.wrapping is not None and thread.wrapping.here()):
             return value
         address = self.address_in(buffer, value)
         return (address and self._take(buffer, address)) or value
@@ -113,9 +122,13 @@ class PointerBuffers:
         device = self._device_of(buffer)
         if device is None:
             return None
+        if device.how == "host":
+            self.counted.count(buffer, address, buffer._nbytes, device.name, EARLIER_CONTEXT, self._reservation_for(buffer._nbytes))
+            return None
         thread = self.thread
-        if thread.unmovable is not None:
-            movable, reason = False, thread.unmovable
+        fixed = None if thread.unmovable is None else thread.unmovable.here()
+        if fixed is not None:
+            movable, reason = False, fixed
         reservation = self._reservation_for(buffer._nbytes)
         # Ctrl-C may come between any two lines. So the buffer is listed before its memory is ours, and ours stands in it as soon as it is.
         self._adopted[id(buffer)] = weakref.ref(buffer)
@@ -137,10 +150,9 @@ class PointerBuffers:
         return mine
 
     def _reservation_for(self, nbytes: int) -> Reservation | None:
-        """The room that was reserved for the buffer that is being made; none where it is somebody else's: a finalizer that allocates may run
-        inside an allocation."""
+        """The room that was reserved for the buffer that is being made; none where it is another's: of a call in which a finalizer makes buffers."""
         reservation = self.thread.reservation
-        if reservation is None or reservation.nbytes != nbytes:
+        if reservation is None or reservation.nbytes != nbytes or not is_within(with_room.__code__):
             return None
         self.thread.reservation = None
         return reservation
@@ -173,13 +185,31 @@ class PointerBuffers:
     def give_all_back(self) -> None:
         """Every buffer's memory is the host's again, on the device. All or none."""
         gc.collect()  # garbage need not come back to the device
+        self._give_back(self.adopted(), UNINSTALL)
+        for buffer in self.adopted():  # what is left are views of buffers that are no host's
+            self.end_view(buffer, address_of(buffer._device_ptr))
+
+    def leave_backend(self, backend: Any, device: str) -> None:
+        """The host has made its context on this backend's device anew: what lies in the old one is the host's again, and counted where it is."""
+        gc.collect()
+        left = [buffer for buffer in self.adopted() if getattr(buffer, "_backend", backend) is backend]
+        self._give_back(left, NEW_CONTEXT)
+        for buffer in left:
+            if getattr(buffer, "_owned", True):
+                self.counted.count(buffer, address_of(buffer._device_ptr), buffer._nbytes, device, EARLIER_CONTEXT)
+
+    def _give_back(self, buffers: Sequence[Any], wanted: str) -> None:
+        """The memory of these is the host's again. All or none: else a BufferError says that what is `wanted` cannot be."""
         done: dict[int, tuple[Any, Buffer, dict[str, Any]]] = {}  # id of our Buffer -> the host's buffer, ours (so that the id stays its own), how to adopt it
         try:
-            for buffer in self.adopted():
+            for buffer in buffers:
                 mine = ours(buffer)
                 if isinstance(mine, _fast.Buffer):
                     done[id(mine)] = buffer, mine, {"label": mine.label, **_fixed(mine)}
-                    self.give_back(buffer, mine)
+                    try:
+                        self.give_back(buffer, mine)
+                    except BufferError as error:
+                        raise (in_use(wanted, mine) or error) from error
         except BaseException:
             for buffer, _, options in done.values():
                 try:
@@ -189,8 +219,6 @@ class PointerBuffers:
             self._follow_bases(done)
             raise
         self._follow_bases(done)
-        for buffer in self.adopted():  # what is left are views of buffers that are no host's
-            self.end_view(buffer, address_of(buffer._device_ptr))
 
     def _follow_bases(self, done: dict[int, tuple[Any, Buffer, dict[str, Any]]]) -> None:
         """The host's views of buffers that were given back: pointers, too, or views of what is ours again."""
@@ -227,6 +255,7 @@ class PointerBuffers:
         def __del__(buffer: Any) -> None:
             # Memory of ours goes with the buffer's __dict__, and not before: of a reference cycle, another finalizer may run after this one and still
             # use the array.
+            stop(buffer)  # what is only counted is not any more, before the address can be somebody else's
             if type(buffer.__dict__.get(POINTER)) not in OURS:
                 original(buffer)
             self._adopted.pop(id(buffer), None)
@@ -239,14 +268,14 @@ class PointerBuffers:
         @wraps(original)
         def wrap_ptr(backend: Any, *args: Any, **named: Any) -> Any:
             thread = self.thread
-            outer, depth = thread.backend, thread.wrapping
+            outer, outer_wrapping = thread.backend, thread.wrapping
             try:
-                thread.backend, thread.wrapping = backend, depth + 1
+                thread.backend, thread.wrapping = backend, Within(True)
                 buffer = original(backend, *args, **named)
                 if wanted:
                     self._follow(buffer)
             finally:
-                thread.backend, thread.wrapping = outer, depth
+                thread.backend, thread.wrapping = outer, outer_wrapping
             return buffer
 
         return wrap_ptr
@@ -259,7 +288,7 @@ class PointerBuffers:
         def function(*args: Any, **named: Any) -> Any:
             outer = thread.unmovable
             try:
-                thread.unmovable = reason
+                thread.unmovable = Within(reason)
                 return original(*args, **named)
             finally:
                 thread.unmovable = outer

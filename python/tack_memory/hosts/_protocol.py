@@ -30,13 +30,16 @@ collection) with no lock of ours held.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from operator import index
 from typing import NamedTuple
+
+from .._devices import from_ordinal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-    from typing import ClassVar, Literal
+    from typing import ClassVar, Literal, SupportsIndex
 
     How = Literal["cuMemAlloc", "cuMemAllocAsync", "hipMalloc", "hipMallocAsync", "zeMemAllocDevice", "host"]
 
@@ -71,12 +74,23 @@ class HostDevice(NamedTuple):
 
 
 class CurrentDevice:
-    """Stands for a host's current device, looked up when it is used."""
+    """Stands for a host's current device, or for what a host means by an ordinal or a kind ("cuda"); looked up when it is used."""
 
-    __slots__ = ("host",)
+    __slots__ = ("asked", "host")
 
-    def __init__(self, host: HostAdapter) -> None:
+    def __init__(self, host: HostAdapter, asked: SupportsIndex | str | None = None) -> None:
         self.host = host
+        self.asked = asked
+
+    def name(self) -> str:
+        """The device's name in our words, as it is now; a kind that the host is not on stays a kind."""
+        current = self.host.current_device()
+        if self.asked is None:
+            return current
+        if not isinstance(self.asked, str):
+            return from_ordinal(index(self.asked), current)
+        name = self.host.own_name(self.asked)
+        return current if name == current.partition(":")[0] else name
 
 
 class HostAdapter(ABC):
@@ -131,7 +145,7 @@ class HostAdapter(ABC):
     def device_of(self, obj: object) -> str | None:
         """The name of one of the host's device objects, in our words; None: not one of them."""
         if isinstance(obj, CurrentDevice):
-            return self.current_device() if obj.host is self else None
+            return obj.name() if obj.host is self else None
         return self.own_device(obj)
 
     def refresh(self) -> None:

@@ -8,6 +8,7 @@ from .._control import call_json
 from .._devices import resolve
 from .._errors import DeviceMemoryError, memory_error
 from .._native import _fast
+from .._report import info_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,17 +49,17 @@ def with_room(call: Callable[[], Result], nbytes: int, device: str, is_full: Cal
 
 
 def bytes_of(dtype: Any, shape: Any) -> int:
-    """The size of an array; `dtype` is NumPy's, or a host's own that has it as `numpy_dtype`."""
+    """The size of an array; `dtype` is NumPy's, or a host's own that has it as `numpy_dtype`, or None: single precision, which is what a GPU's hosts mean."""
     import numpy
 
-    itemsize: int = numpy.dtype(getattr(dtype, "numpy_dtype", dtype)).itemsize
+    itemsize: int = numpy.dtype("f4" if dtype is None else getattr(dtype, "numpy_dtype", dtype)).itemsize
     return itemsize * prod(int(length) for length in (shape if isinstance(shape, (tuple, list)) else (shape,)))
 
 
 def out_of_memory(device: str, nbytes: int, cause: BaseException) -> DeviceMemoryError:
-    """Our error for a device that has no room for the host, with the figures of this moment."""
-    info = _fast.memory_info(device)
+    """Our error for a device that has no room for the host, with the figures of one moment."""
     told = call_json("Report", resolve(device))
+    info = info_from(told)
     total = info.device_total
     figures = {name: getattr(info, name) for name in ("in_use", "cached", "spilled", "budget", "device_free", "device_total")}
     reason = "too_large" if total is not None and nbytes > total else "device"

@@ -52,6 +52,29 @@ def test_an_export_of_a_spilled_array_brings_it_back(host: ModuleType) -> None:
     assert (consumer == np.arange(10)).all()
 
 
+def test_an_array_that_is_exported_shares_its_memory_whatever_its_copies_do(host: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host's `__copy__` may make a copy of the contents, as NumPy's does."""
+    monkeypatch.setattr(host.array, "__copy__", lambda a: host.asarray(a.numpy()), raising=False)
+    a = host.asarray(np.arange(10))
+    consumer = np.from_dlpack(a)
+    host.copyto(a, np.full(10, 7))
+    assert a.numpy().tolist() == [7] * 10  # waits for the device
+    assert consumer.tolist() == [7] * 10 and tack_memory.spill(a) == 0
+
+
+def test_uninstall_says_who_has_what_it_needs(host: ModuleType) -> None:
+    a = host.asarray(np.arange(1000.0))
+    consumer = np.from_dlpack(a)
+    with pytest.raises(BufferError, match=r"^cannot uninstall: an array of 8000 bytes on .* is in use \(export: dlpack\); drop what .* try again$"):
+        tack_memory.uninstall(host)
+    del consumer
+    with tack_memory.hold(a), pytest.raises(BufferError, match=r"^cannot uninstall: .* \(hold\)"):
+        tack_memory.uninstall(host)
+    tack_memory.uninstall(host)
+    assert a[999] == 999
+    tack_memory.install(host)
+
+
 def test_a_failed_export_holds_nothing(host: ModuleType) -> None:
     a = host.zeros(10, np.dtype("M8[s]"))  # a type that DLPack has not
     with pytest.raises(KeyError):

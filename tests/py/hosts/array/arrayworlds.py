@@ -1,11 +1,15 @@
-"""Scripts for processes of their own, with arrayhost on a simulated device and plugged in."""
+"""Scripts for processes of their own, with arrayhost on a simulated device and plugged in; and arrays for tests in this one."""
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 from flavours import Flavour
 
 HOSTS = Path(__file__).resolve().parents[1]
@@ -48,6 +52,15 @@ def array_script(flavour: Flavour, script: str, *, left_out: str = "") -> str:
     """A script after the lines that plug in to the host, with one kind of holds left out."""
     start = dedent(_START).format(hosts=str(HOSTS), examples=str(EXAMPLES), left_out=left_out, device=flavour.device(), own=flavour.own(), kind=flavour.kind)
     return start + dedent(script)
+
+
+def memory_at(address: int, count: int) -> Any:
+    """Numbers at an address, as they are: nothing keeps them there."""
+    return np.frombuffer((ctypes.c_char * (8 * count)).from_address(address), np.float64)
+
+
+def numbers(host: ModuleType, count: int = 1000, device: str | None = None) -> Any:
+    return host.asarray(np.arange(float(count)), device=device)
 
 
 if str(HOSTS) not in sys.path:

@@ -149,8 +149,11 @@ def test_threads_of_all_kinds_at_once(host: ModuleType, flavour: Flavour) -> Non
 
         return run
 
+    before = host.memory_info()
     try:
         run_all(*(either(work) for work in (lambda: launches(1), lambda: launches(2), reads, budgets)))
     finally:
         host.set_memory_budget(None)
     assert len(finished) == 2
+    after = host.memory_info()
+    assert after.spill_count > before.spill_count and after.restore_count > before.restore_count, "nothing was moved: this shows nothing"

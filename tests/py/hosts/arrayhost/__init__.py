@@ -1,7 +1,7 @@
 """Arrayhost: a small host in the shape that Tack's plan gives its array generation, which nobody here has seen.
 
 It is examples/minihost with what that leaves out: views with an offset, device classes, textures, scalar packs, memory for MPI, memory that is handed out,
-caches of dropped memory, locks around launches, and a backend whose memory is the host's. Each module that is not in this folder is minihost's own, loaded
+caches of dropped memory, locks around launches, and backends whose memory is the host's. Each module that is not in this folder is minihost's own, loaded
 under this package's name (`__path__` of lang and runtime), so that all of it is one host. Like minihost it knows nothing of tack_memory.
 """
 

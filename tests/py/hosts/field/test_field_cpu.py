@@ -11,6 +11,7 @@ from support import run_python
 from worlds import HOSTS
 
 import tack_memory
+from tack_memory.hosts import _counted_arrays
 
 
 def test_every_field_is_counted_for_as_long_as_it_lives(counted: ModuleType) -> None:
@@ -106,3 +107,41 @@ def test_a_forked_child_computes_on(counted: ModuleType) -> None:
     """
     done = run_python(script)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_an_array_that_was_put_in_anothers_place_is_counted_no_more(counted: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+    """Its old memory is free, and may be the next field's."""
+    host, count = counted, 300
+    before = host.memory_info().in_use
+    stale = [host.full(host.f32, (1000,), n) for n in range(count)]
+    for field in stale:
+        field._buffer._data = np.full(1000, -1.0, np.float32)
+    fields = [host.full(host.f32, (1000,), n) for n in range(count)]
+    used_again = sum("_tack_memory" not in vars(field._buffer) for field in stale)
+    assert used_again, "no field has got memory that another one had"
+    assert all("_tack_memory" in vars(field._buffer) for field in fields)
+    assert host.memory_info().in_use == before + 4000 * (2 * count - used_again)
+    assert [field.to_numpy()[999] for field in (*stale, *fields)] == [-1.0] * count + list(range(count))
+    assert not caplog.records
+    del stale, field, fields
+    assert host.memory_info().in_use == before
+
+
+def test_what_cannot_be_counted_is_the_hosts_all_the_same(counted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that is known as something else's. That is said once."""
+    host = counted
+    told: list[str] = []
+    monkeypatch.setattr(_counted_arrays, "warning", lambda text, *values: told.append(text % values))
+    theirs = np.zeros(1000, np.float32)
+    known = tack_memory.adopt(theirs.ctypes.data, theirs.nbytes, "cpu", how="host")
+    in_use = host.memory_info().in_use
+    made = host.field(host.f32, (1000,))
+    fields = []
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(np, "zeros", lambda shape, dtype=float: theirs)
+            fields.append(host.field(host.f32, (1000,)))
+    assert [one._buffer._data is theirs for one in fields] == [True, True]
+    assert host.memory_info().in_use == in_use + made._buffer.nbytes and host.memory_info().reserved == 0
+    assert len(told) == 1 and "4000 bytes" in told[0] and "overlaps" in told[0]
+    known.free()

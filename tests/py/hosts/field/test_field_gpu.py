@@ -359,3 +359,33 @@ def test_a_backend_that_comes_late(gpu: ModuleType, vendor: Vendor) -> None:
     assert theirs.sum() == 100
     del mine
     assert tack_memory.memory_info(vendor.device).footprint == 0
+
+
+def test_fill_spreads_what_it_is_given_as_without_us(gpu: ModuleType) -> None:
+    field = gpu.full(gpu.f32, (2, 3), 1)
+    for spilled in (False, True):
+        for value, wanted in (
+            ([3.0], [[3] * 3] * 2),
+            (np.arange(3), [[0, 1, 2]] * 2),
+            (np.arange(6.0).reshape(2, 3), [[0, 1, 2], [3, 4, 5]]),
+            (7, [[7] * 3] * 2),
+        ):
+            if spilled:
+                tack_memory.spill(field)
+            field.fill(value)
+            assert field.to_numpy().tolist() == wanted
+            assert not spilled or gpu.memory_info().spilled == 24, "the host's values are written to the host's copy"
+        with pytest.raises(ValueError, match="broadcast"):
+            field.fill(np.arange(4))
+
+
+def test_a_field_that_is_exported_shares_its_memory_whatever_its_copies_do(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def contents_too(field: Any) -> Any:
+        return gpu.field_like(field.to_numpy())
+
+    monkeypatch.setattr(gpu.Field, "__copy__", contents_too, raising=False)
+    field = gpu.full(gpu.f32, (4,), 1)
+    consumer = np.from_dlpack(field)
+    field.fill(5)
+    assert field.to_numpy().tolist() == [5] * 4  # waits for the device
+    assert consumer.tolist() == [5] * 4

@@ -4,7 +4,7 @@ import contextlib
 import threading
 from typing import Any
 
-from . import cuda_backend, devices, hip_backend, level_zero_backend
+from . import cpu, cuda_backend, devices, hip_backend, level_zero_backend  # noqa: F401
 from .driver import RESULT
 from .grown import CachingBackend, GrownBackend, GrownBuffer
 from .metal import MetalBackend
