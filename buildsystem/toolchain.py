@@ -69,8 +69,7 @@ def check_c() -> None:
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if not (headers / "Python.h").exists():
         fail(
-            f"building needs Python.h in {headers}. Install it: 'apt install python{version}-dev' on Debian and Ubuntu,"
-            " 'dnf install python3-devel' on Fedora."
+            f"building needs Python.h in {headers}. Install it: 'apt install python{version}-dev' on Debian and Ubuntu, 'dnf install python3-devel' on Fedora."
         )
     command = [*shlex.split(c_compiler()), "-fsyntax-only", f"-I{headers}", "-x", "c", "-"]
     try:

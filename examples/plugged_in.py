@@ -6,15 +6,23 @@ python examples/plugged_in.py cuda:0    on a GPU: CUDA's, HIP's or Level Zero's
 
 import sys
 
-import minihost as mh
+from needed import needed
 
-import tack_memory
-from tack_memory.hosts import sim_library
+with needed("numpy", "tack_memory"):
+    import minihost as mh
 
-if sys.argv[1:]:
-    mh.init(sys.argv[1])
-else:
-    mh.init("cuda:0", library=sim_library("sim:0"), host_readable=True)  # the very file that the device "sim:0" runs on
+    import tack_memory
+    from tack_memory.hosts import sim_library
+
+if {"-h", "--help"} & set(sys.argv):
+    sys.exit(print(__doc__))
+try:
+    if sys.argv[1:]:
+        mh.init(sys.argv[1])
+    else:
+        mh.init("cuda:0", library=sim_library("sim:0"), host_readable=True)  # the very file that the device "sim:0" runs on
+except (ValueError, mh.DriverError) as error:  # no such device, or no driver for it
+    sys.exit(f"plugged_in.py: {error}. Without a device's name it runs over a software driver; python -m tack_memory doctor says which GPUs can be used")
 tack_memory.install(mh)
 
 

@@ -15,8 +15,10 @@ import os
 import sys
 from pathlib import Path
 
+from needed import needed
+
 VENDORS = {"cuda": "CUDA", "hip": "HIP", "level_zero": "Level Zero"}
-"""Those that minihost runs on: kind of device, and name."""
+"""Those that the sweep runs on: kind of device, and name."""
 
 OUTPUT = Path(__file__).resolve().parent.parent / "build" / "demo"
 
@@ -26,14 +28,15 @@ def main() -> int:
     if options.device is None or options.device.startswith("sim"):
         os.environ.setdefault("TACK_MEMORY_SIM", sim_capacity(options))  # read when tack_memory is imported
 
-    import minihost
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-    from sweep import report, runs
-    from sweep.mesh import make_mesh
+    with needed("numpy", "rich", "matplotlib", "tack_memory"):
+        import minihost
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from sweep import report, runs
+        from sweep.mesh import make_mesh
 
-    import tack_memory
+        import tack_memory
 
     console = Console(width=max(120, Console().width) if not sys.stdout.isatty() else None)
     try:
@@ -42,7 +45,7 @@ def main() -> int:
             if not budget.endswith("%"):
                 with tack_memory.memory_budget(budget, device):  # a size that is none is told now, not after the first run
                     pass
-    except ValueError as error:
+    except (ValueError, minihost.DriverError, tack_memory.DeviceLostError) as error:
         sys.exit(f"sweep.py: {error}")
     tack_memory.install(minihost)
     mesh = make_mesh(options.cells)
@@ -140,7 +143,7 @@ def start(device: str) -> tuple[str, str]:
     simulated = kind.startswith("sim")
     vendor = "cuda" if kind == "sim" else kind.removeprefix("sim-")
     if vendor not in VENDORS:
-        raise ValueError(f"minihost runs on {', '.join(VENDORS.values())} devices, real or simulated, and not on {device!r}")
+        raise ValueError(f"the sweep runs on devices of {', '.join(VENDORS.values())}, real (cuda:0) or simulated (sim:0), and not on {device!r}")
     library = sim_library(device) if simulated else os.environ.get(f"TACK_MEMORY_{vendor.upper()}_LIBRARY")
     minihost.init(f"{vendor}:{number}", library=library, host_readable=simulated)
     described = f" ({VENDORS[vendor]} backend over the software {VENDORS[vendor]} driver)" if simulated else ""

@@ -138,10 +138,12 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    """The public names, and what every module has."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 _logging.configure()
+_logging.tell_unknown_switches()
 _fast.configure(
     resolve_device=_devices.resolve,
     parse_size=_devices.size_on,

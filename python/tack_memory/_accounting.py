@@ -33,7 +33,8 @@ class MemoryPeak(_fast.PeakScope):
     label : str, optional
         A name for reports; a decorated function's own name, if it is left out there.
     on_exit : callable, optional
-        Called with the scope when it ends. An exception of its own goes to `sys.unraisablehook`: leaving a scope never raises.
+        Called with the scope when it ends. An exception of its own goes to `sys.unraisablehook`: leaving a scope never raises. Only what is no
+        Exception goes on to the program (Ctrl-C while it ran, SystemExit).
 
     Attributes
     ----------

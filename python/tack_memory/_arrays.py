@@ -134,7 +134,7 @@ def label(name: str | None, /, *arrays: object) -> Labelled | None:
         The label; None takes it away.
     *arrays
         Arrays of a plugged-in framework, Buffers, or views of Buffers (their base is labelled). Without any, the result is a context
-        manager, which labels what its thread allocates while the block runs; inner blocks win.
+        manager, which labels what is allocated inside while the block runs; inner blocks win.
 
     Raises
     ------
@@ -143,7 +143,12 @@ def label(name: str | None, /, *arrays: object) -> Labelled | None:
 
     Notes
     -----
-    May be called from any thread; a block labels the allocations of the thread that runs it.
+    May be called from any thread. A block is of the context that it is entered in (`contextvars`): it labels what its own thread allocates, or its
+    own asyncio task, and what they give their context to (`asyncio.to_thread`, tasks that are started inside). Blocks that overlap may be left in
+    any order. A generator has no context of its own: while it is suspended inside a block, its caller is inside, too.
+
+    Different texts of labels, origins and reasons are kept as long as the process lives. After 2**20 of them, or 64 MiB of text, new ones are
+    "(other)" in reports and errors.
     """
     if name is not None and not isinstance(name, str):
         raise TypeError(f"a label must be a string or None, not {type(name).__name__}")

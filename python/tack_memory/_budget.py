@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ._devices import resolve, resolve_name, size_on
+from ._errors import leaving
+from ._logging import warn_caller
 from ._native import _fast
 
 TYPE_CHECKING = False
@@ -29,7 +31,8 @@ def set_memory_budget(size: Size | None, /, device: Device = None, *, strict: bo
     device : device, optional
         Which device; by default the current one.
     strict : bool
-        False: what cannot be spilled may pass the budget, as may one array larger than all of it, and is counted in `over_budget`.
+        False: what cannot be spilled (it is held, or host memory has no place for it) may pass the budget, as may one array larger than all
+        of it, and is counted in `over_budget`.
         True: what would pass it raises DeviceMemoryError instead, and nothing changes.
 
     Returns
@@ -40,7 +43,7 @@ def set_memory_budget(size: Size | None, /, device: Device = None, *, strict: bo
     Raises
     ------
     ValueError
-        The size is 0 (None is no budget), negative, or no size; the device is unknown; a percentage of an unknown total.
+        The size is 0 (None is no budget), negative, or no size; the device is unknown; a percentage above 100, or of an unknown total.
     TypeError
         The size is a bool or a float; `strict` is no bool.
     DeviceMemoryError
@@ -93,11 +96,14 @@ class memory_budget:
     RuntimeError
         On entering twice, and on leaving without having entered.
     DeviceMemoryError
-        On entry, as in `set_memory_budget`; then the budget is as before.
+        On entry, as in `set_memory_budget`; then the budget is as before. On exit, where going back to a lower budget has to spill more than host
+        memory can take: the budget from before is set all the same. Where the block has raised, its own exception is what the caller gets, with a note
+        that says this.
 
     Notes
     -----
-    A budget belongs to a device, not to a thread: two threads that set one at the same time see each other's.
+    A budget belongs to a device, not to a thread: two threads that set one at the same time see each other's. In a forked child process, leaving a
+    block that the parent entered does nothing on a GPU or sim device, which is the parent's.
     """
 
     __slots__ = ("_before", "_device", "_size", "_strict")
@@ -128,14 +134,13 @@ class memory_budget:
             raise RuntimeError("this memory_budget was not entered")
         name, before, was_strict = self._before
         self._before = None
-        _fast.set_memory_budget(before, name, strict=was_strict)
+        with leaving(f"memory_budget: going back to the budget from before on {name}", error):
+            _fast.set_memory_budget(before, name, strict=was_strict)
 
 
 def _warn_where_nothing_spills(name: str) -> None:
     why = _NEVER_SPILL.get(name.partition(":")[0])
     if why is None or name in _warned:
         return
-    import warnings
-
     _warned.add(name)
-    warnings.warn(f"{name}: a budget is counted here, but nothing is ever spilled: {why}", UserWarning, stacklevel=3)
+    warn_caller(f"{name}: a budget is counted here, but nothing is ever spilled: {why}", UserWarning)

@@ -15,8 +15,8 @@ def call(name: str, *arguments: object) -> Any:
     """Call a function of Go's package `bindings`; its errors arrive as the exceptions that they mean."""
     if _fast.forked():
         raise ForkError(
-            f"tack_memory.{name}: this is a forked child process, in which the Go runtime cannot run; "
-            'start processes with multiprocessing.get_context("spawn") or "forkserver"'
+            "this cannot be done in a process made by fork(): the Go runtime and the drivers do not survive it. "
+            'Start processes with the "spawn" or "forkserver" method (multiprocessing.set_start_method)'
         )
     from ._native import bindings  # at the first call: importing gopy's module takes long
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Device = SupportsIndex | str | object | None
 
 DEFAULT_KINDS = ("cuda", "hip", "level_zero")
-"""Where the default device is looked for, in this order; sim only if TACK_MEMORY_SIM names one; then the CPU."""
+"""Where the default device is looked for, in this order; then, if TACK_MEMORY_SIM asks for it, sim; then the CPU."""
 
 _lock = RLock()  # guards all below; may be held across a driver's loading, never taken by a destructor
 _opened: dict[str, int] = {}  # name -> index in this process
@@ -66,7 +66,10 @@ def resolve_name(device: Device) -> str:
 
 
 def devices() -> list[str]:
-    """The names of the devices that can be used, the default kind first.
+    """The names of the devices that can be used, those of the default kind first.
+
+    Without a framework that is plugged in, the default device (None) is the first one here: of cuda, hip, level_zero, the first kind that works; else
+    sim where TACK_MEMORY_SIM asks for it; else the CPU.
 
     Drivers are loaded to find out; no context is created. Devices of the software CUDA driver ("sim:0") are listed where TACK_MEMORY_SIM
     asks for them or they were named before, those of the other software drivers ("sim-hip:0") where they were named. In a forked child
@@ -74,7 +77,9 @@ def devices() -> list[str]:
     """
     if _fast.forked():
         return ["cpu"]
-    return [found["name"] for found in describe() if found["usable"] and _is_offered(found)]
+    offered = [found for found in describe() if found["usable"] and _is_offered(found)]
+    order = {kind: place for place, kind in enumerate((*_default_kinds(), "cpu"))}
+    return [found["name"] for found in sorted(offered, key=lambda device: order.get(device["kind"], len(order)))]
 
 
 def describe() -> list[dict[str, Any]]:
@@ -127,14 +132,14 @@ def _name(device: Device) -> str:
     for host in _hosts.registered():
         name = host.device_of(device)
         if name is not None:
-            return name
+            return _from_text(name)
     if isinstance(device, bool):
         raise TypeError(f"a device cannot be the bool {device}; {_known()}")
     try:
         ordinal = _integer(device)  # type: ignore[arg-type]  # whatever is no integer raises
     except TypeError:
         raise TypeError(f"a device cannot be of type {type(device).__name__}; {_known()}") from None
-    return _from_ordinal(ordinal)
+    return from_ordinal(ordinal, _current())
 
 
 def _from_text(text: str) -> str:
@@ -150,12 +155,18 @@ def _from_text(text: str) -> str:
         raise ValueError(f'unknown device {text!r}: there is one CPU device, "cpu"; {_known()}')
     if ordinal is not None:
         return f"{kind}:{ordinal}"
-    current = _current()
-    return current if current.partition(":")[0] == kind else f"{kind}:0"
+    return _current_of_kind(kind)
 
 
-def _from_ordinal(ordinal: int) -> str:
-    kind = _current().partition(":")[0]
+def _current_of_kind(kind: str) -> str:
+    """The device that plugged-in frameworks use, of those that are on this kind now; else the first one."""
+    hosts = {host.name: host.current_device() for host in _hosts.registered()} or {"": _find_default()}
+    return _agreed({name: device for name, device in hosts.items() if device.partition(":")[0] == kind}) or f"{kind}:0"
+
+
+def from_ordinal(ordinal: int, current: str) -> str:
+    """The name of the device with this number, of the current device's kind."""
+    kind = current.partition(":")[0]
     if ordinal < 0 or (kind == "cpu" and ordinal > 0):
         raise ValueError(f"unknown device {ordinal}: the current kind of device is {kind}; {_known()}")
     return "cpu" if kind == "cpu" else f"{kind}:{ordinal}"
@@ -166,11 +177,19 @@ def _current() -> str:
     hosts = _hosts.registered()
     if not hosts:
         return _find_default()
-    current = {host.name: host.current_device() for host in hosts}
+    return _agreed({host.name: host.current_device() for host in hosts}) or _find_default()
+
+
+def _agreed(current: dict[str, str]) -> str | None:
+    """The device that all these frameworks use; None where there is no framework."""
     if len(set(current.values())) > 1:
         told = ", ".join(f"{name} uses {device}" for name, device in current.items())
         raise ValueError(f"name a device: {told}")
-    return next(iter(current.values()))
+    return next(iter(current.values()), None)
+
+
+def _default_kinds() -> tuple[str, ...]:
+    return DEFAULT_KINDS if settings.sim is None else (*DEFAULT_KINDS, "sim")
 
 
 def _find_default() -> str:
@@ -181,8 +200,7 @@ def _find_default() -> str:
             return "cpu"  # no driver can be asked in a forked child, and no other device works there
         with _lock:
             usable = [device["name"] for device in describe() if device["usable"]]
-            kinds = DEFAULT_KINDS if settings.sim is None else (*DEFAULT_KINDS, "sim")
-            candidates = (name for kind in kinds for name in usable if name.partition(":")[0] == kind)
+            candidates = (name for kind in _default_kinds() for name in usable if name.partition(":")[0] == kind)
             _default = next(candidates, "cpu")
         debug("default device: %s", _default)
     if not _hosts.registered():

@@ -8,7 +8,7 @@ import sys
 
 from . import __version__
 from ._devices import budgets_for_nothing, describe, resolve
-from ._settings import KINDS, SIM_CPU_KIND, SIM_KINDS, SIMULATED_KINDS, SWITCHES, settings
+from ._settings import KINDS, SIM_CPU_KIND, SIM_KINDS, SIMULATED_KINDS, SWITCHES, told_unknown, unknown
 from ._sizes import format_bytes
 
 TYPE_CHECKING = False
@@ -79,6 +79,7 @@ def examine(wanted: list[str]) -> dict[str, Any]:
         "devices": all_devices,
         "refused": {name: _refusal(name, vendors, all_devices) for name in wanted if name not in usable},
         "switches": {name: os.environ.get(name) or None for name in SWITCHES},
+        "unknown_switches": unknown,
         "budgets_for_nothing": budgets_for_nothing(found),
     }
 
@@ -121,11 +122,13 @@ def to_text(examined: dict[str, Any]) -> str:
         lines += [f"  {name} {'not set' if value is None else f'= {value}'}", f"    {meaning}"]
         if name == "TACK_MEMORY_BUDGET":
             lines += [f"    the budget of {device} is for nothing: {why}" for device, why in examined["budgets_for_nothing"].items()]
+    lines += [f"  {told_unknown(name, meant)}" for name, meant in examined["unknown_switches"].items()]
     if not any(device["usable"] and device["kind"] in ("cuda", "hip", "level_zero", "metal") for device in examined["devices"]):
         names = ", ".join(f'"{kind}:0"' for kind in SIM_KINDS)
-        lines += ["", "No GPU can be used here. The exit code tells that only where a GPU is asked for, as in: doctor cuda"]
-        if settings.sim is None:
-            lines.append(f'To try spilling without a GPU: TACK_MEMORY_SIM="256 MiB", and a device of {names}.')
+        at_will = " The exit code tells that only where a GPU is asked for, as in: doctor cuda" if exit_code(examined, []) == 0 else ""
+        lines += ["", f"No GPU can be used here.{at_will}"]
+        if not any(device["usable"] and device["kind"] in SIM_KINDS for device in examined["devices"]):
+            lines.append(f"To try spilling without a GPU, name a simulated device in any call: {names}.")
     if examined["refused"]:
         lines += ["", "asked for and not usable:", *(f"  {name}: {why}" for name, why in examined["refused"].items())]
     return "\n".join(lines)

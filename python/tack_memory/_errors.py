@@ -12,6 +12,7 @@ from ._sizes import format_bytes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import TracebackType
     from typing import Any, Literal, ParamSpec, TypeVar
 
     P = ParamSpec("P")
@@ -200,6 +201,30 @@ class DeviceMemoryError(MemoryError, RuntimeError):
         return _rebuild, (self.fields(),)
 
 
+class leaving:
+    """What the exit of a block does with an error of its own: `with leaving("what it does", error): ...`, where `error` is the block's.
+
+    The block's own exception is what its caller must get, so an error of the exit becomes a note of it. And what was entered before a fork is the
+    parent's: in the child, a block is left without an error."""
+
+    __slots__ = ("_error", "_what")
+
+    def __init__(self, what: str, error: BaseException | None) -> None:
+        self._what, self._error = what, error
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: type[BaseException] | None, late: BaseException | None, traceback: TracebackType | None, /) -> bool:
+        """True: the exit's error goes no further."""
+        if isinstance(late, ForkError):
+            return True
+        if self._error is None or not isinstance(late, Exception):
+            return False
+        self._error.add_note(f"{self._what} failed: {type(late).__name__}: {late}")
+        return True
+
+
 def memory_error(fields: Mapping[str, Any]) -> DeviceMemoryError:
     """Make the error from the fields that Go or C found. Figures below 0 are unknown; keys in any case, unknown keys are left out."""
     get = _lower_keys(fields).get
@@ -342,21 +367,33 @@ def _why(error: DeviceMemoryError) -> str:
     if error.reason == "budget":
         return f"the strict budget of {format_bytes(error.budget)} does not allow it, and what could be spilled was"
     if error.reason == "too_large":
-        if error.budget is not None and error.requested > error.budget:
-            return f"it is more than the whole budget of {format_bytes(error.budget)}, so spilling cannot help"
+        if _more_than_the_budget(error):
+            return f"it is more than the whole strict budget of {format_bytes(error.budget)}, so spilling cannot help"
         return "it is more than the whole device has, so spilling cannot help"
     if error.reason == "host":
         return "host memory for spilled copies ran out, so nothing more could be moved off the device"
     return "the device is full, and what could be spilled was"
 
 
+def _more_than_the_budget(error: DeviceMemoryError) -> bool:
+    """The request was found too large by a strict budget, and neither by the device's size nor by its driver, which says why (`cause`)."""
+    if error.budget is None or error.cause is not None or (error.device_total is not None and error.requested > error.device_total):
+        return False
+    return error.requested > error.budget
+
+
+_STRICT = "raise the budget (set_memory_budget) or make it soft (strict=False)"
+
+
 def _advice(error: DeviceMemoryError) -> str:
     if error.reason == "too_large":
-        return "work in smaller pieces, or raise the budget (set_memory_budget)" if error.budget is not None else "work in smaller pieces"
+        return "work in smaller pieces" + (f"; {_STRICT}" if _more_than_the_budget(error) else "")
     if error.reason == "host":
-        return (
-            "free arrays that are not needed, raise TACK_MEMORY_HOST_LIMIT, or give the process more host memory; empty_host_pool() gives back what is pooled"
-        )
+        advice = ["free arrays that are not needed, raise TACK_MEMORY_HOST_LIMIT, or give the process more host memory"]
+        advice.append("empty_host_pool() gives back what is pooled")
+        if error.budget is not None and error.device_free is not None and error.device_free >= error.requested:  # only a strict one refuses then
+            advice.append(_STRICT)
+        return "; ".join(advice)
     advice = []
     if any(reason.startswith("export") for reason in error.unspillable):
         advice.append("drop exported arrays (DLPack) that are still alive")
@@ -365,7 +402,7 @@ def _advice(error: DeviceMemoryError) -> str:
     if any(reason.startswith("launch") for reason in error.unspillable):
         advice.append("use fewer or smaller arrays in one launch")
     if error.reason == "budget":
-        advice.append("raise the budget or make it soft (strict=False)")
+        advice.append(_STRICT)
     if error.device_free is not None and error.reason == "device":
         advice.append("look at memory_report() and at other processes on this device")
     return "; ".join(advice or ["drop arrays that are not needed; memory_report() shows what holds the memory"])

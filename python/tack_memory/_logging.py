@@ -11,7 +11,7 @@ import atexit
 import sys
 
 from ._native import _fast
-from ._settings import settings
+from ._settings import is_command_line, settings, told_unknown, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,15 @@ def configure() -> None:
     found.propagate = False  # the program's own root handler would write each line a second time
 
 
+def tell_unknown_switches() -> None:
+    """A misspelt switch does nothing, which nobody would notice: one warning at import for each."""
+    for name, meant in unknown.items():
+        if is_command_line():  # as an error of a switch is told there
+            print(f"tack_memory: {told_unknown(name, meant)}", file=sys.stderr)
+        else:
+            warn(told_unknown(name, meant))
+
+
 def drain() -> None:
     """Give the logger what the core has kept for it. The C lane calls this when a call brings word of something; cheap where there is nothing."""
     taken = _fast.take_notices()
@@ -76,6 +85,14 @@ def warn(message: str) -> None:
     """Give a RuntimeWarning at the line outside of this package that led here, for what is no reason to stop the program.
 
     Where the program turns warnings into errors, it is logged: an import must not fail with it."""
+    try:
+        warn_caller(message, RuntimeWarning)
+    except RuntimeWarning:
+        warning("%s", message)
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Give a warning at the line outside of this package that led here, however many functions of ours lie between."""
     import warnings
 
     inside = ("tack_memory", "importlib", "_frozen_importlib")  # importlib's own core has either name, before and after `import importlib`
@@ -83,7 +100,4 @@ def warn(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
         frame = frame.f_back
     registry = frame.f_globals.setdefault("__warningregistry__", {})
-    try:
-        warnings.warn_explicit(message, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__"), registry)
-    except RuntimeWarning:
-        warning("%s", message)
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__"), registry)

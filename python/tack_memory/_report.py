@@ -66,7 +66,15 @@ class MemoryReport:
         }
 
     def print(self, file: TextIO | None = None) -> None:
-        """Write the report as text, to `file` or to the standard output."""
+        """Write the report as text, to `file` or to the standard output.
+
+        Raises
+        ------
+        TypeError
+            `file` is no open text file.
+        """
+        if file is not None and not callable(getattr(file, "write", None)):
+            raise TypeError(f"file must be an open text file (what print() writes to), not {type(file).__name__}")
         print(self, file=sys.stdout if file is None else file)
 
     def __str__(self) -> str:
@@ -118,16 +126,49 @@ def memory_report(device: Device = None) -> MemoryReport:
 
     Notes
     -----
-    May be called from any thread, also while others allocate. The holders are one consistent copy; `info` is another one, taken just
-    before.
+    May be called from any thread, also while others allocate. All of it is of one moment: the holders' parts on the device add up to
+    `info.in_use`, those in host memory to `info.spilled`.
     """
     name = resolve_name(device)
-    told = _told_in_child(name) if name == "cpu" and _fast.forked() else call_json("Report", resolve(name))
-    return MemoryReport(_fast.memory_info(name), told)
+    if name == "cpu" and _fast.forked():
+        return _report_in_child(name)
+    told = call_json("Report", resolve(name))
+    return MemoryReport(info_from(told), told)
+
+
+def info_from(told: dict[str, Any]) -> MemoryInfo:
+    """The MemoryInfo of what Go's Report tells, with what follows from it."""
+    figures: dict[str, Any] = {name: None if value == -1 else value for name, value in told["info"].items()}
+    in_use, budget, free, cached = (figures[name] for name in ("in_use", "budget", "device_free", "cached"))
+    figures.update(
+        device=told["device"],
+        footprint=in_use + figures["spilled"],
+        available=None if free is None or cached is None else free + cached,
+        over_budget=0 if budget is None else max(0, in_use - budget),
+        pending_free=figures["pending_free"] + figures["driver_pending"],
+        host_bytes=told["host_pool"]["used"] + told["host_pool"]["pooled"],
+    )
+    shown = ("in_use", "peak", "cached", "spilled", "device_free", "device_total")
+    others = {name: figures[name] for name in INFO_FIELDS if name not in shown}
+    return _fast.MemoryInfo([figures[name] for name in shown], others)  # type: ignore[call-arg]  # as every structure sequence: its fields, and the rest by name
+
+
+_TRIES = 100
+
+
+def _report_in_child(name: str) -> MemoryReport:
+    """The report of a device that works in a forked child, where Go cannot be asked: from the Buffers themselves.
+
+    Where another thread allocates between the look at them and at the figures, they do not add up, and both are looked at again."""
+    for _ in range(_TRIES):
+        told, info = _told_in_child(name), _fast.memory_info(name)
+        if sum(holder["bytes"] for holder in told["holders"]) == info.in_use:
+            break
+    return MemoryReport(info, told)
 
 
 def _told_in_child(name: str) -> dict[str, Any]:
-    """What Go's Report would tell of a device that works in a forked child, where Go cannot be asked: from the Buffers themselves."""
+    """What Go's Report would tell, without the figures."""
     groups: dict[tuple[str | None, str | None], dict[str, Any]] = {}
     total = 0
     for buffer in _fast.alive():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ._sizes import parse_absolute_size, parse_size
+from ._sizes import parse_size
 
 SIM_KINDS = ("sim", "sim-hip", "sim-level_zero")
 """The kinds of simulated devices: each is a vendor's backend over a software driver with that vendor's ABI. "sim-cuda" is another name of "sim"."""
@@ -27,7 +27,7 @@ ADDRESS_MODES = ("fresh", "reuse")
 """What becomes of the addresses of freed memory on "sim-cpu:0": never used again (a stale pointer crashes), or used again at once (it reads wrong numbers)."""
 
 _SMALLEST_SIM = 2**20
-_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 SWITCHES = {
@@ -45,6 +45,16 @@ SWITCHES = {
     "TACK_MEMORY_CHECK": "1: verify the books after every operation (slow)",
 }
 """Each switch and what it does, in a few words; shown by `python -m tack_memory doctor`."""
+
+_PREFIX = "TACK_MEMORY_"
+
+BUILD_AND_TEST_VARIABLES = frozenset(
+    f"{_PREFIX}{name}"
+    for name in (
+        "BUILD_LATER", "FETCH_HEADERS", "CUDA_HEADERS", "HIP_HEADERS", "LEVEL_ZERO_HEADERS", "TEST_CHILD", "TEST_DEVICES", "TEST_SEED", "TEST_SIM_FOLDER",
+    )
+)  # fmt: skip
+"""What the build and the tests of this project read: no switches, and no misspelt ones either."""
 
 
 class Settings:
@@ -73,6 +83,25 @@ class Settings:
         return None if self.budget is None else (self.budget, False)
 
 
+def unknown_switches(environ: os._Environ[str] | dict[str, str]) -> dict[str, str | None]:
+    """The variables that are named as ours are and that nobody reads; for each the switch that was meant, or None where none is near."""
+    names = [name for name in environ if name.startswith(_PREFIX) and name not in SWITCHES and name not in BUILD_AND_TEST_VARIABLES]
+    if not names:
+        return {}
+    from difflib import get_close_matches  # costs more than all of this module, so only where there is something to say
+
+    known = [name.removeprefix(_PREFIX) for name in SWITCHES]
+    near = {name: get_close_matches(name.removeprefix(_PREFIX).upper(), known, 1) for name in sorted(names)}
+    return {name: _PREFIX + found[0] if found else None for name, found in near.items()}
+
+
+def told_unknown(name: str, meant: str | None) -> str:
+    """The sentence for one of `unknown_switches`."""
+    return f"{name} is no setting of tack_memory, and does nothing; " + (
+        f"did you mean {meant}?" if meant else "python -m tack_memory doctor lists those there are"
+    )
+
+
 def parse_device_name(text: str) -> tuple[str, int | None] | None:
     """Split "cuda:1" into its kind and ordinal (None for the kind alone); None: not the form of a device's name."""
     kind, colon, ordinal = text.partition(":")
@@ -95,11 +124,11 @@ def _boolean(environ: os._Environ[str] | dict[str, str], name: str, default: boo
     text = _read(environ, name)
     if text is None:
         return default
-    if text.lower() in _TRUE:
+    if text.lower() in _ON:
         return True
-    if text.lower() in _FALSE:
+    if text.lower() in _OFF:
         return False
-    raise ValueError(f"{name}={text}: must be 1 or 0")
+    raise ValueError(f"{name}={text}: must be {', '.join(_ON)} (it is on) or {', '.join(_OFF)} (it is off)")
 
 
 def _one_of(environ: os._Environ[str] | dict[str, str], name: str, choices: tuple[str, ...]) -> str:
@@ -122,7 +151,7 @@ def _host_limit(environ: os._Environ[str] | dict[str, str], name: str) -> int | 
     if text is None:
         return None
     try:
-        return parse_absolute_size(text)
+        return parse_size(text)
     except ValueError as wrong:
         raise ValueError(f"{name}: {wrong}") from None
 
@@ -134,7 +163,7 @@ def _capacities(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[
     capacities = []
     for part in text.split(","):
         try:
-            capacities.append(parse_absolute_size(part))
+            capacities.append(parse_size(part))
         except ValueError as wrong:
             raise ValueError(f"{name}: {wrong}") from None
     if min(capacities) < _SMALLEST_SIM:  # it is no flag: "1" would be a device of one byte
@@ -169,18 +198,7 @@ def _budgets(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[str
     return everyone, named
 
 
-def _of_this_process() -> Settings:
-    try:
-        return Settings(os.environ)
-    except ValueError as wrong:
-        if not _is_command_line():
-            raise
-        # Who asks `python -m tack_memory doctor` what is wrong wants a line that says it: a traceback of this package's import does not.
-        print(f"tack_memory: {wrong}", file=sys.stderr)
-        sys.exit(2)
-
-
-def _is_command_line() -> bool:
+def is_command_line() -> bool:
     """This import is on the way to `python -m tack_memory`: the interpreter looks for the module to run, and says so in sys.argv."""
     if sys.argv[:1] != ["-m"]:
         return False
@@ -188,4 +206,17 @@ def _is_command_line() -> bool:
     return options.partition(" -m")[2].split(maxsplit=1)[:1] == [__package__]
 
 
+def _of_this_process() -> Settings:
+    try:
+        return Settings(os.environ)
+    except ValueError as wrong:
+        if not is_command_line():
+            raise
+        # Who asks `python -m tack_memory doctor` what is wrong wants a line that says it: a traceback of this package's import does not.
+        print(f"tack_memory: {wrong}", file=sys.stderr)
+        sys.exit(2)
+
+
 settings = _of_this_process()
+unknown = unknown_switches(os.environ)
+"""Variables of this process that look like switches and are none, as the package found them at its import; and what was meant."""

@@ -25,7 +25,8 @@ _UNITS = {
 _PREFIXES = {"k": "k", "m": "M", "g": "G", "t": "T"}
 _DIGITS = frozenset("0123456789")
 _EXAMPLES = 'write an int of bytes, or a string such as "24 MiB", "1.5GB" or "80%"'
-_ABSOLUTE = 'write bytes, or a size such as "24 MiB" or "1.5GB"'  # where there is nothing to take a share of
+_COMMA = '; write the decimal point as ".", and "_" or nothing between groups of digits'
+_ABSOLUTE = 'write an int of bytes, or a string such as "24 MiB" or "1.5GB"'  # where there is nothing to take a share of
 
 
 def parse_size(size: object, total: Callable[[], int | None] | None = None, *, of: str = "the device") -> int:
@@ -37,7 +38,8 @@ def parse_size(size: object, total: Callable[[], int | None] | None = None, *, o
         Bytes, or a string: a decimal number and a unit (B, kB, MB, GB, TB = powers of 1000; KiB, MiB, GiB, TiB = powers of 1024; any
         case), or a percentage. A string without a unit is a whole number of bytes. Fractions of a byte are cut off.
     total : callable, optional
-        Returns what 100 % is, in bytes, or None where that is unknown; it is called only for a percentage.
+        Returns what 100 % is, in bytes, or None where that is unknown; it is called for a percentage, and to advise none where none is possible.
+        Without it the size is no share of anything: a percentage is a ValueError.
     of : str
         What a percentage is a share of, for the error message.
 
@@ -46,27 +48,17 @@ def parse_size(size: object, total: Callable[[], int | None] | None = None, *, o
     TypeError
         For bool, float and whatever else is neither an int nor a string.
     ValueError
-        For a string that is not a size, a negative size, one of 2**63 bytes or more, and a percentage of an unknown total.
+        For a string that is not a size, a negative size, one of 2**63 bytes or more, a percentage above 100, and one of an unknown total.
     """
     if isinstance(size, str):
         return _checked(_parse_text(size, total, of), size)
     if isinstance(size, bool):
-        raise TypeError(f"a size cannot be the bool {size}; {_EXAMPLES}")
+        raise TypeError(f"a size cannot be the bool {size}; {_examples(total)}")
     try:
         nbytes = _index(size)  # type: ignore[arg-type]  # whatever is no integer raises
     except TypeError:
-        raise TypeError(_not_a_size(size)) from None
+        raise TypeError(_not_a_size(size, total)) from None
     return _checked(nbytes, size)
-
-
-def parse_absolute_size(text: str) -> int:
-    """Return a size in bytes that is no share of anything: a percentage is a ValueError, and none advises one."""
-    if text.strip().endswith("%"):
-        raise ValueError(f"{text!r}: a percentage is not possible here; {_ABSOLUTE}")
-    try:
-        return parse_size(text)
-    except ValueError as wrong:
-        raise ValueError(str(wrong).replace(_EXAMPLES, _ABSOLUTE)) from None
 
 
 def format_bytes(nbytes: int | None) -> str:
@@ -88,17 +80,23 @@ def format_bytes(nbytes: int | None) -> str:
     return f"{text} {unit}"
 
 
-def _not_a_size(size: object) -> str:
+def _examples(total: Callable[[], int | None] | None) -> str:
+    """What to write instead: never a percentage where the next error would be that there is nothing to take a share of."""
+    return _ABSOLUTE if total is None or total() is None else _EXAMPLES
+
+
+def _not_a_size(size: object, total: Callable[[], int | None] | None) -> str:
+    examples = _examples(total)
     if isinstance(size, float):
-        if 0 < size < 1:
+        if 0 < size < 1 and examples is _EXAMPLES:
             return f'a size cannot be the float {size!r}; for a share of the device write "{size * 100:g}%"'
         if 1 <= size < 1e6:
             return f'a size cannot be the float {size!r}; with a unit it is a string, for example "{size:g} GB"'
         if 1e6 <= size < LIMIT:
             unit, scale = ("GB", 1e9) if size >= 1e9 else ("MB", 1e6)
             return f'a size cannot be the float {size!r}; write an int of bytes, or "{size / scale:g} {unit}"'
-        return f"a size cannot be the float {size!r}; {_EXAMPLES.replace('24 MiB', '8 GB')}"
-    return f"a size cannot be of type {type(size).__name__}; {_EXAMPLES}"
+        return f"a size cannot be the float {size!r}; {examples.replace('24 MiB', '8 GB')}"
+    return f"a size cannot be of type {type(size).__name__}; {examples}"
 
 
 def _checked(nbytes: int, size: object) -> int:
@@ -117,16 +115,20 @@ def _parse_text(text: str, total: Callable[[], int | None] | None, of: str) -> i
     while end < len(body) and (body[end] in _DIGITS or body[end] in "._"):
         end += 1
     number, unit = body[:end], body[end:].strip()
-    digits, scale = _parse_number(number, text)
+    digits, scale = _parse_number(number, text, total)
     if unit == "%":
-        whole = None if total is None else total()
+        if total is None:
+            raise ValueError(f"{text!r}: a percentage is not possible here; {_ABSOLUTE}")
+        if digits > 100 * scale:
+            raise ValueError(f"{text!r} is more than all: a percentage is from 0% to 100% of the total memory of {of}")
+        whole = total()
         if whole is None:
-            raise ValueError(f"{text!r} is a share of the total memory of {of}, which is unknown; write bytes")
+            raise ValueError(f"{text!r} is a share of the total memory of {of}, which is unknown; {_ABSOLUTE}")
         return digits * whole // (scale * 100)
     lower = unit.lower()
     if not unit or lower == "b":
         if digits % scale:
-            raise ValueError(f"{text!r} is a fraction of a byte; did you forget the unit? {_EXAMPLES}")
+            raise ValueError(f"{text!r} is a fraction of a byte; did you forget the unit? {_examples(total)}")
         return digits // scale
     if lower in _UNITS:
         return digits * _UNITS[lower] // scale
@@ -136,17 +138,18 @@ def _parse_text(text: str, total: Callable[[], int | None] | None, of: str) -> i
         raise ValueError(
             f'{text!r} can be read in two ways: "{number} {prefix}B" ({decimal:,} bytes) or "{number} {prefix}iB" ({binary:,} bytes); write one of them'
         )
-    raise ValueError(f"{text!r} is not a size: unknown unit {unit!r}; {_EXAMPLES}")
+    what = _COMMA if unit.startswith(",") else f": unknown unit {unit!r}"
+    raise ValueError(f"{text!r} is not a size{what}; {_examples(total)}")
 
 
-def _parse_number(number: str, text: str) -> tuple[int, int]:
+def _parse_number(number: str, text: str, total: Callable[[], int | None] | None) -> tuple[int, int]:
     """Return (digits, scale): the number is digits / scale, exactly."""
     whole, dot, fraction = number.partition(".")
     if not (whole or fraction) or not _is_digits(whole) or not _is_digits(fraction):
-        hint = '; write the decimal point as "."' if "," in text else ""
-        raise ValueError(f"{text!r} is not a size{hint}; {_EXAMPLES}")
+        hint = _COMMA if "," in text else ""
+        raise ValueError(f"{text!r} is not a size{hint}; {_examples(total)}")
     if len(number) > 100:
-        raise ValueError(f"{text[:40]!r}... is not a size: too many digits; {_EXAMPLES}")
+        raise ValueError(f"{text[:40]!r}... is not a size: too many digits; {_examples(total)}")
     return int((whole + fraction).replace("_", "")), 10 ** len(fraction.replace("_", ""))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from _thread import RLock
 from typing import NamedTuple
+from weakref import finalize
 
 from ._control import call, call_json
 from ._devices import resolve, resolve_name
+from ._errors import leaving
 from ._native import _fast
 from ._sizes import format_bytes
 
@@ -35,8 +38,43 @@ class Point(NamedTuple):
 CAPACITY = 65_536
 """Events that a device keeps by default, 48 bytes each; when there are more, the oldest are lost, and counted in `lost`."""
 
-_lock = RLock()  # guards _recorders and the switching on and off
-_recorders: dict[str, int] = {}  # device -> recorders that are open: the ring is switched off by the last one
+_lock = RLock()  # guards the switching on and off
+_recorders: dict[str, set[object]] = {}  # device -> a token of each timeline that is open: the ring is switched off by the last one
+_recording: set[str] = set()  # devices whose ring is on
+
+
+def _new_in_child() -> None:
+    """The recordings are the parent's, and so is the thread that has the lock."""
+    global _lock
+    _lock = RLock()
+    _recorders.clear()
+    _recording.clear()
+
+
+os.register_at_fork(after_in_child=_new_in_child)
+
+
+def _settle(name: str, capacity: int, *, wait: bool = True) -> None:
+    """Switch the ring of a device on or off, as its open timelines need it. Without `wait`, who has the lock does it when it is done."""
+    while bool(_recorders.get(name)) != (name in _recording):
+        if not _lock.acquire(blocking=wait):
+            return
+        try:
+            if bool(_recorders.get(name)) and name not in _recording:
+                call("RecordEvents", resolve(name), capacity)
+                _recording.add(name)
+            elif not _recorders.get(name) and name in _recording:
+                _recording.discard(name)
+                call("RecordEvents", resolve(name), 0)
+        finally:
+            _lock.release()
+
+
+def _drop(name: str, token: object) -> None:
+    """A timeline is gone. This may be in the middle of anything, so it waits for nothing."""
+    if not _fast.forked():
+        _recorders.get(name, set()).discard(token)
+        _settle(name, 0, wait=False)
 
 
 class Timeline:
@@ -53,7 +91,7 @@ class Timeline:
         (seconds since the start, event, bytes of the buffer, in_use, spilled, budget or None, seconds that a spill or restore took), in
         order; the first one is the start.
     lost : int
-        Events that are missing because more happened than the device keeps.
+        Events of this recording that are missing because more happened than the device keeps.
 
     Raises
     ------
@@ -62,10 +100,11 @@ class Timeline:
 
     Notes
     -----
-    May be entered in one thread and left in another; any number may record the same device at a time.
+    May be entered in one thread and left in another; any number may record the same device at a time. One that is dropped while open ends. In a
+    forked child process nothing can be recorded, also not on the CPU (ForkError on entry), and leaving one that the parent entered does nothing.
     """
 
-    __slots__ = ("_asked", "_capacity", "_end", "_events", "_first", "_start", "device", "lost")
+    __slots__ = ("__weakref__", "_asked", "_before", "_capacity", "_end", "_events", "_first", "_stop", "_start", "device", "lost")
 
     def __init__(self, device: Device = None, *, capacity: int = CAPACITY) -> None:
         if isinstance(capacity, bool) or not isinstance(capacity, int):
@@ -76,6 +115,7 @@ class Timeline:
         self.device: str | None = None
         self.lost = 0
         self._start = self._end = 0  # nanoseconds since 1970; _end is 0 while it records
+        self._before = 0  # events that were recorded before it began
         self._first: Point | None = None
         self._events: list[dict[str, Any]] = []
 
@@ -84,10 +124,16 @@ class Timeline:
         if self.device is not None:
             raise RuntimeError("this timeline was entered already; make another one")
         name = resolve_name(self._asked)
-        with _lock:
-            if not _recorders.get(name):
-                call("RecordEvents", resolve(name), self._capacity)
-            _recorders[name] = _recorders.get(name, 0) + 1
+        token = object()
+        self._stop = finalize(self, _drop, name, token)
+        self._stop.atexit = False  # then all ends
+        try:
+            _recorders.setdefault(name, set()).add(token)
+            _settle(name, self._capacity)
+            self._before = call("EventCount", resolve(name))
+        except BaseException:
+            self._stop()
+            raise
         info = _fast.memory_info(name)
         self._start = time.time_ns()
         self._first = Point(0.0, "start", 0, info.in_use, info.spilled, info.budget)
@@ -98,14 +144,12 @@ class Timeline:
         """Stop recording; the points stay."""
         if self.device is None or self._end:
             raise RuntimeError("this timeline is not recording")
-        try:
-            self._read()
-        finally:
-            self._end = time.time_ns()
-            with _lock:
-                _recorders[self.device] -= 1
-                if not _recorders[self.device]:
-                    call("RecordEvents", resolve(self.device), 0)
+        with leaving(f"record_timeline: reading the last events of {self.device}", error):
+            try:
+                self._read()
+            finally:
+                self._end = time.time_ns()
+                self._stop()
 
     @property
     def points(self) -> list[Point]:
@@ -123,10 +167,21 @@ class Timeline:
         return points
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the points as a table: seconds, event, bytes, in_use, spilled, budget (empty where there is none), elapsed."""
+        """Write the points as a table: seconds, event, bytes, in_use, spilled, budget (empty where there is none), elapsed.
+
+        Raises
+        ------
+        TypeError
+            The path is none: neither a string nor an os.PathLike.
+        """
+        try:
+            path = os.fspath(path)  # `open` would take an int for the number of an open file, write there, and close it
+        except TypeError:
+            raise TypeError(f"path must be the name of a file (a str or an os.PathLike), not {type(path).__name__}") from None
+        points = self.points  # before the file is emptied: there may be none
         with open(path, "w", encoding="utf-8", newline="") as file:
             file.write("seconds,event,bytes,in_use,spilled,budget,elapsed\r\n")
-            for point in self.points:
+            for point in points:
                 budget = "" if point.budget is None else point.budget
                 file.write(f"{point.seconds:.9f},{point.event},{point.nbytes},{point.in_use},{point.spilled},{budget},{point.elapsed:.9f}\r\n")
 
@@ -141,12 +196,21 @@ class Timeline:
         Returns
         -------
         matplotlib Axes
+
+        Raises
+        ------
+        TypeError
+            `ax` is something else.
         """
+        from matplotlib.axes import Axes
+
+        if ax is not None and not isinstance(ax, Axes):
+            raise TypeError(f"ax must be one matplotlib Axes, not {type(ax).__name__}")
+        points = self.points
         if ax is None:
             from matplotlib import pyplot
 
             _, ax = pyplot.subplots()
-        points = self.points
         seconds = [point.seconds for point in points]
         scale, unit = _scale(max(point.in_use + point.spilled for point in points))
         resident = [point.in_use / scale for point in points]
@@ -173,7 +237,7 @@ class Timeline:
     def _read(self) -> None:
         """Take what the device has recorded since the start. Events from before it belong to another recorder."""
         told = call_json("Events", resolve(self.device))
-        self.lost = told["lost"]
+        self.lost = max(0, told["lost"] - self._before)  # the oldest ones are overwritten first: those from before the start, where there are any
         self._events = [event for event in told["events"] if event["ns"] >= self._start]
 
 
@@ -191,6 +255,8 @@ def record_timeline(device: Device = None, *, capacity: int = CAPACITY) -> Timel
     ------
     TypeError, ValueError
         The capacity is no int between 1 and 2**26; on entry: there is no such device.
+    ForkError
+        On entry, in a forked child process, for any device: what happens is recorded below Python, where nothing runs there.
 
     Notes
     -----
