@@ -20,13 +20,14 @@ if "tack_memory" not in sys.modules:
         del os.environ[name]
     os.environ.update(TACK_MEMORY_SIM=SIM, TACK_MEMORY_CHECK="1", TACK_MEMORY_AUTOINSTALL="0", TMSOFT_QUARANTINE="1")
 
-from collections.abc import Generator, Iterator  # noqa: E402
+from collections.abc import Generator, Iterator, Sequence  # noqa: E402
 
 import pytest  # noqa: E402
 from support import MIB, REAL, SIMULATED, SoftDriver, books_of, opened_devices, settle  # noqa: E402
 
 import tack_memory  # noqa: E402
 from tack_memory._control import call as call_go  # noqa: E402
+from tack_memory._native import _fast  # noqa: E402
 
 failed = pytest.StashKey[bool]()
 
@@ -40,19 +41,48 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+CONTROLS = {"soft", "steered", "simulated", "flavour", "vendor"}
+"""The fixtures of tests that need a software driver: they make it slow, small or faulty, look into it, or run a stand-in of a framework over it."""
+
+unchosen = pytest.StashKey[list[pytest.Item]]()
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Remember what `-m gpu` leaves out."""
+    for item in items:
+        item.config.stash.setdefault(unchosen, []).append(item)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what ran on the real devices and what did not, and why."""
+    if not REAL or config.option.markexpr != "gpu" or config.option.keyword:
+        return
+    items = terminalreporter._session.items if terminalreporter._session else []
+    chosen = {item.nodeid.partition("[")[0] for item in items}
+    left_out = config.stash.get(unchosen, [])
+    others = [item for item in left_out if item.nodeid.partition("[")[0] not in chosen]
+    steering = sum(not CONTROLS.isdisjoint(getattr(item, "fixturenames", ())) for item in others)
+    terminalreporter.write_line(
+        f"on {', '.join(REAL)}: {len(items)} tests. Left out: {len(left_out) - len(others)} are these on other devices, {steering} steer a software driver, "
+        f"{len(others) - steering} are on no device or on one that they name"
+    )
+
+
 @pytest.fixture(autouse=True)
 def books_are_exact_and_nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test ends with the books as they were, every identity checked, and no budget, hold or peak scope left."""
+    """Each test ends with the books as they were, every identity checked, and no budget, hold, launch, label or peak scope left."""
     for name in ("last_exc", "last_value", "last_traceback"):
         vars(sys).pop(name, None)  # of a test that failed before
     settle()
     before = {device: books_of(device) for device in opened_devices()}
+    open_before = _fast.still_open()
     yield
     if request.node.stash.get(failed, False):
         for device in opened_devices():
             tack_memory.set_memory_budget(None, device)
         return
     settle()
+    assert _fast.still_open() == open_before, "the test left a peak scope, hold, launch or label open"
     for device in opened_devices():
         call_go("Check", tack_memory._devices.resolve(device))
         info = tack_memory.memory_info(device)
@@ -71,7 +101,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=[name.partition(":")[0] for name in SIMULATED])
 def simulated(request: pytest.FixtureRequest) -> str:
-    """A kind of simulated device, for tests that run a script of their own (`run_python`)."""
+    """A kind of simulated device whose software driver a script of the test's own (`run_python`) steers. Scripts that steer nothing take `device`."""
     return str(request.param)
 
 

@@ -145,15 +145,35 @@ def filled(nbytes: int, device: str, seed: int = 1, **options: Any) -> tack_memo
     return buffer
 
 
+def peek(pointer: int, nbytes: int, device: str) -> bytes:
+    """What a kernel would read there. The host itself reads a simulated device, which finds stale pointers, but no real one."""
+    return contents(tack_memory.wrap(pointer, nbytes, device, None)) if device in REAL else ctypes.string_at(pointer, nbytes)
+
+
+def poke(pointer: int, data: bytes, device: str) -> None:
+    """What a kernel would write there."""
+    if device in REAL:
+        tack_memory.wrap(pointer, len(data), device, None).copy_from_host(data)
+    else:
+        ctypes.memmove(pointer, data, len(data))
+
+
 def contents(buffer: tack_memory.Buffer | tack_memory.BufferView) -> bytes:
     return bytes(buffer.copy_to_host())
 
 
-def run_python(script: str, *arguments: str, timeout: float = 120, simulated: str = "sim", **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    script: str, *arguments: str, timeout: float = 120, simulated: str = "sim", device: str | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a script in a fresh interpreter; the switches of this process and `environment` apply.
 
-    With `simulated` a script that was written for "sim:0" runs on another kind of simulated device."""
-    script = script.replace('"sim:', f'"{simulated}:').replace("SoftDriver()", f'SoftDriver("{simulated}:0")')
+    A script that was written for "sim:0" runs on another kind of simulated device with `simulated`, and on any device with `device`: of a real one the
+    first alone, so "sim:1" stays what it is."""
+    if device in REAL:
+        script = script.replace('"sim:0"', f'"{device}"')
+    else:
+        simulated = device.partition(":")[0] if device else simulated
+        script = script.replace('"sim:', f'"{simulated}:').replace("SoftDriver()", f'SoftDriver("{simulated}:0")')
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(script), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]), **environment},
