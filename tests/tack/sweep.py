@@ -108,11 +108,14 @@ def main() -> int:
     for _ in range(options.repeat):  # in turn, so that what else the machine does meets all of them
         runs[None].append(pipeline(options.cells, options.blocks))
         for budget, share in budgets.items():
-            found, peak, told[budget] = under(budget, options)
+            found, peak, moves, told[budget] = under(budget, options)
             runs[budget].append(found)
             right = same(plain, found, f"budget {budget}") and right
             if peak < share * budget:
                 print(f"the footprint was {peak} bytes, less than {share} times the budget", file=sys.stderr)
+                right = False
+            if min(moves) == 0:
+                print(f"budget {budget}: {moves[0]} spills and {moves[1]} restores: it was no budget at all", file=sys.stderr)
                 right = False
     fastest = {budget: [min(steps, key=lambda step: step.seconds) for steps in zip(*found, strict=True)] for budget, found in runs.items()}
     without = total(fastest[None])
@@ -126,8 +129,8 @@ def main() -> int:
     return 0 if right else 1
 
 
-def under(budget: int, options: argparse.Namespace) -> tuple[list[Step], int, str]:
-    """One run under a budget: its steps, its footprint, and what moved."""
+def under(budget: int, options: argparse.Namespace) -> tuple[list[Step], int, tuple[int, int], str]:
+    """One run under a budget: its steps, its footprint, its spills and restores, and all of that in words."""
     tack_memory.install(tack, simulate=budget)
     before = tack.memory_info()
     with tack.memory_peak() as peak:
@@ -141,7 +144,7 @@ def under(budget: int, options: argparse.Namespace) -> tuple[list[Step], int, st
         f"footprint {peak.footprint}, {peak.footprint / budget:.1f} times as much; peak {peak.bytes}, over budget {over} times; "
         f"{spills} spills and {restores} restores, {moved} bytes moved"
     )
-    return found, peak.footprint, told
+    return found, peak.footprint, (spills, restores), told
 
 
 def same(plain: list[Step], found: list[Step], name: str) -> bool:
