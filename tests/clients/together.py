@@ -24,10 +24,19 @@ def check_accounting(device: Device) -> None:
     ours = tack_memory.allocate(4 * MIB, DEVICE)
     in_use, free = figures()
     soft.same(in_use, 4 * MIB, "in use")
+    before = tack_memory.memory_info(DEVICE).device_free
+    code, address = driver.cuMemAlloc(32 * MIB)  # from no pool, so that what is free falls by exactly this
+    soft.same(int(code), 0, "the client's allocation")
+    info = tack_memory.memory_info(DEVICE)
+    soft.same((info.in_use, info.device_free), (in_use, before - 32 * MIB), "in use and device_free with 32 MiB of the client, from no pool")
+    soft.same(int(driver.cuMemFree(address)[0]), 0, "the client's free")
+    soft.same(tack_memory.memory_info(DEVICE).device_free, before, "device_free after the client freed it")
     stream = device.create_stream()
     theirs = device.allocate(32 * MIB, stream=stream)
     stream.sync()
     soft.same(figures(), (in_use, free - 32 * MIB), "in use and free with 32 MiB of the client")
+    # Its pool had nothing yet: the device's own figure falls, too, and what ours keeps is no part of that.
+    soft.same(tack_memory.memory_info(DEVICE).device_free, before - 32 * MIB, "device_free with 32 MiB of the client")
     theirs.close(stream)
     stream.sync()
     soft.same(figures(), (in_use, free), "in use and free after the client freed it")

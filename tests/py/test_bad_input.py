@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import inspect
+import io
+import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -119,6 +121,8 @@ BAD: dict[str, list[Wrong]] = {
     "capacity": [(0, ValueError), (-1, ValueError), (2**40, ValueError), (1.5, TypeError), ("many", TypeError), (True, TypeError), (None, TypeError)],
     "mode": [("everything", ValueError), ("", ValueError), (5, TypeError), (None, TypeError), (True, TypeError)],
     "function": [(None, TypeError), (5, TypeError), (int, TypeError)],
+    "path": [(10**6, TypeError), (True, TypeError), (None, TypeError), (1.5, TypeError), ([], TypeError), ("a\0b", ValueError)],
+    "file": [(5, TypeError), (b"text", TypeError), ("report.txt", TypeError), ([], TypeError), (io.BytesIO(), TypeError)],
     "host": [(5, TypeError), ("numpy", TypeError), (object(), TypeError), (gc, (RuntimeError, ValueError))],
 }
 """By the parameter's name; BAD_IN has the exceptions."""
@@ -203,11 +207,17 @@ CALLS: dict[str, Callable[[Bench], Case]] = {
     "memory_report": lambda b: Case(tack_memory.memory_report, {"device": DEVICE}),
     "set_origins": lambda b: Case(tack_memory.set_origins, {"mode": "line"}, lambda before: tack_memory.set_origins(before)),
     "memory_peak": lambda b: Case(entered(tack_memory.memory_peak), {"device": DEVICE, "label": "x", "on_exit": print_nothing}),
+    "memory_peak.__call__": lambda b: Case(tack_memory.memory_peak(DEVICE).__call__, {"function": some_function}),
     "MemoryPeak": lambda b: Case(entered(tack_memory.MemoryPeak), {"device": DEVICE, "label": "x", "on_exit": print_nothing}),
     "MemoryPeak.__call__": lambda b: Case(tack_memory.memory_peak(DEVICE).__call__, {"function": some_function}),
     "memory_budget": lambda b: Case(entered(tack_memory.memory_budget), {"size": "1 MiB", "device": DEVICE, "strict": True}),
     "record_timeline": lambda b: Case(entered(tack_memory.record_timeline), {"device": DEVICE, "capacity": 10}),
     "Timeline": lambda b: Case(entered(tack_memory.Timeline), {"device": DEVICE, "capacity": 10}),
+    "Timeline.to_csv": lambda b: Case(recorded().to_csv, {"path": os.devnull}),
+    "MemoryReport.print": lambda b: Case(tack_memory.memory_report(DEVICE).print, {"file": io.StringIO()}),
+    "MemoryReport.to_dict": lambda b: Case(tack_memory.memory_report(DEVICE).to_dict, {}),
+    "Holder.to_dict": lambda b: Case(tack_memory.memory_report(DEVICE).holders[0].to_dict, {}),
+    "DeviceMemoryError.fields": lambda b: Case(tack_memory.DeviceMemoryError(device=DEVICE, requested=KIB).fields, {}),
     "Buffer.free": lambda b: Case(filled(8, DEVICE).free, {}),
     **methods_of("Buffer", lambda b: b.buffer),
     **methods_of("BufferView", lambda b: b.buffer.view(0, KIB)),
@@ -229,6 +239,7 @@ BAD_IN |= {
 NOT_CALLED = {
     "install": "a host is needed; its bad arguments are below",
     "uninstall": "a host is needed; its bad arguments are below",
+    "Timeline.plot": "matplotlib is needed; its bad arguments are below",
     "Buffer": "made by allocate and adopt only",
     "BufferView": "made by view and wrap only",
     "Exported": "made by export only",
@@ -243,11 +254,16 @@ NOT_CALLED = {
     "HostHasMemoryError": "an error",
     "MissingSeamError": "an error",
 }
-CLASSES = ["Buffer", "BufferView", "Exported", "Reservation", "MemoryPeak"]
 PROTOCOLS = {"__call__", "__dlpack__", "__dlpack_device__"}
 
 
 def print_nothing(_: object) -> None: ...
+
+
+def recorded() -> tack_memory.Timeline:
+    with tack_memory.record_timeline(DEVICE) as timeline:
+        pass
+    return timeline
 
 
 def address(bench: Bench) -> int:
@@ -273,12 +289,16 @@ def public_calls() -> Iterator[tuple[str, Callable[..., Any]]]:
         value = getattr(tack_memory, name)
         if callable(value):
             yield name, value
-    for kind in CLASSES:
-        members = getattr(tack_memory, kind)
-        for name in dir(members):
-            value = inspect.getattr_static(members, name)
-            if (not name.startswith("_") or name in PROTOCOLS) and callable(value) and not isinstance(value, type):
-                yield f"{kind}.{name}", value
+            if isinstance(value, type):
+                yield from ((f"{name}.{member}", function) for member, function in public_methods(value))
+
+
+def public_methods(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Those that the package wrote, not what every tuple or exception has."""
+    for name in dir(kind):
+        written = next(base for base in kind.__mro__ if name in vars(base)).__module__ != "builtins"
+        if written and (not name.startswith("_") or name in PROTOCOLS) and callable(value := getattr(kind, name)):
+            yield name, value
 
 
 def test_every_public_call_and_parameter_has_cases() -> None:
@@ -291,7 +311,7 @@ def test_every_public_call_and_parameter_has_cases() -> None:
                 assert parameter in case.arguments, f"{name}: the parameter {parameter} has no value in its case"
                 assert (name, parameter) in BAD_IN or parameter in BAD, f"{name}: the parameter {parameter} has no wrong values"
             release_adopted(name, case)
-    assert set(CALLS) <= {name for name, _ in public_calls()}, "a case for something that is no longer public"
+    assert {*CALLS, *NOT_CALLED} <= {name for name, _ in public_calls()}, "an entry for something that is no longer public"
 
 
 def release_adopted(name: str, case: Case) -> None:
@@ -435,6 +455,15 @@ def test_wrong_hosts_are_refused(function: str, arguments: list[str]) -> None:
         with pytest.raises(expected):
             call_(wrong)
     assert tack_memory._hosts.registered() == []
+
+
+def test_a_timeline_is_drawn_into_axes_only() -> None:
+    figures = pytest.importorskip("matplotlib.figure", reason="needs matplotlib, as in the extras demo and bench; the checkout's own environment has it")
+    timeline = recorded()
+    assert list(inspect.signature(timeline.plot).parameters) == ["ax"]
+    for wrong in (5, "ax", [], figures.Figure(), figures.Figure().subplots(2)):
+        with pytest.raises(TypeError, match=f"one matplotlib Axes, not {type(wrong).__name__}"):
+            timeline.plot(wrong)
 
 
 @pytest.mark.parametrize("kind", ["buffer", "view", "exported", "reserved"])

@@ -10,6 +10,7 @@ from support import KIB, MIB, contents, filled, how_of, pattern, run_python
 
 import tack_memory
 from tack_memory import DeviceMemoryError, get_memory_budget, memory_budget, memory_info, set_memory_budget
+from tack_memory._control import call
 from tack_memory._native import _fast
 
 
@@ -29,7 +30,9 @@ VALUES: list[tuple[Any, Any]] = [
     (None, None),
     ("1.5MiB", 3 * MIB // 2),
     ("50%", "half"),
-    ("150%", "one and a half"),
+    ("100%", "all"),
+    ("150%", ValueError),
+    ("100.1%", ValueError),
     (1, 1),
     (2**63 - 1, 2**63 - 1),
     ("8388607 TiB", 8388607 * 2**40),
@@ -64,7 +67,7 @@ def test_a_table_of_values(device: str, size: Any, expected: Any) -> None:
         return
     set_memory_budget(size, device)
     found = set_memory_budget(None, device)
-    assert found == {"half": total // 2, "one and a half": total * 3 // 2}.get(expected, expected)
+    assert found == {"half": total // 2, "all": total}.get(expected, expected)
 
 
 def test_a_budget_of_zero_says_what_to_write() -> None:
@@ -134,6 +137,32 @@ def test_a_soft_one_may_be_passed_by_what_cannot_be_spilled(device: str) -> None
         info = memory_info(device)
         assert info.in_use == 4 * MIB and info.over_budget == MIB and info.peak >= 4 * MIB
     assert not fixed.is_spilled and not second.is_spilled
+
+
+def test_a_soft_one_may_be_passed_by_what_host_memory_has_no_place_for(device: str) -> None:
+    """The device has room, and what has no place for its copy cannot be spilled. Only a full device, or a strict budget, refuses."""
+    tack_memory.empty_host_pool()
+    first = filled(4 * MIB, device, 1)
+    fixed = memory_info(device)
+    with memory_budget(5 * MIB, device):
+        call("SetHostLimit", MIB)
+        try:
+            second = filled(4 * MIB, device, 2)
+            info = memory_info(device)
+            assert not first.is_spilled and info.in_use == fixed.in_use + 4 * MIB and info.over_budget > 0
+            assert info.over_budget_count == fixed.over_budget_count + 1
+            with tack_memory.launch(first, second):
+                pass
+            set_memory_budget(None, device)
+            set_memory_budget(8 * MIB, device, strict=True)
+            with pytest.raises(DeviceMemoryError) as caught:
+                tack_memory.allocate(MIB, device)
+            assert caught.value.reason == "host"
+        finally:
+            call("SetHostLimit", -1)
+        third = tack_memory.allocate(MIB, device)
+        assert first.is_spilled and memory_info(device).in_use <= 8 * MIB, "now there is a place"
+        assert [contents(buffer) == pattern(4 * MIB, seed) for seed, buffer in ((1, first), (2, second))] == [True] * 2 and third.nbytes == MIB
 
 
 def test_a_strict_one_is_never_passed(device: str) -> None:
@@ -273,6 +302,62 @@ def test_on_the_cpu_it_is_accepted_counted_and_warns_once() -> None:
         """
     )
     assert done.stdout.splitlines() == ["1 True <string>", f"{2 * MIB} {MIB} 1 0 False"], done.stderr
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        'tm.set_memory_budget("1 MiB", "cpu")',
+        'with tm.memory_budget("1 MiB", "cpu"): pass',
+        'host.set_memory_budget("1 MiB", "cpu")',
+        'with host.memory_budget("1 MiB", "cpu"): pass',
+    ],
+)
+def test_its_warning_is_at_the_callers_line(how: str) -> None:
+    """Whatever functions of this package lie between."""
+    done = run_python(
+        f"""
+        import warnings
+        import tack_memory as tm
+        from types import SimpleNamespace
+        from tack_memory import _hosts
+        from tack_memory.hosts._names import functions
+        plugged = SimpleNamespace(name="plugged", memory_error=None, current_device=lambda: "cpu", device_of=lambda asked: "cpu")
+        _hosts.register(plugged)
+        host = SimpleNamespace(**functions(plugged))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            code = compile({how!r}, "the program", "exec")
+            exec(code)
+        print([(one.filename, one.lineno, one.category.__name__) for one in told])
+        """
+    )
+    assert done.stdout.strip() == "[('the program', 1, 'UserWarning')]", done.stdout + done.stderr
+
+
+def test_what_the_block_raised_is_what_its_caller_gets(device: str) -> None:
+    """Going back to a lower budget has to spill, and host memory is used up."""
+    tack_memory.empty_host_pool()
+    kept = []
+    set_memory_budget(MIB, device)
+    try:
+        with pytest.raises(KeyError, match="of the block") as caught, memory_budget(8 * MIB, device):
+            kept.append(filled(4 * MIB, device))
+            call("SetHostLimit", KIB)
+            raise KeyError("of the block")
+        (note,) = caught.value.__notes__
+        assert "going back to the budget from before" in note and "DeviceMemoryError" in note and device in note
+        assert get_memory_budget(device) == MIB
+        call("SetHostLimit", -1)
+        with pytest.raises(DeviceMemoryError) as alone, memory_budget(8 * MIB, device):
+            kept.append(filled(4 * MIB, device))
+            call("SetHostLimit", KIB)
+            tack_memory.empty_host_pool()
+        assert alone.value.reason == "host" and get_memory_budget(device) == MIB
+    finally:
+        call("SetHostLimit", -1)
+        set_memory_budget(None, device)
+    assert len(kept) == 2
 
 
 def test_a_budget_that_is_not_needed_changes_no_result(device: str) -> None:

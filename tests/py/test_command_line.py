@@ -27,7 +27,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_info_has_a_line_for_each_device() -> None:
     done = run("info", **NO_GPU)
     assert done.returncode == 0, done.stderr
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["MemoryInfo(cpu", "MemoryInfo(sim", "MemoryInfo(sim"]
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["MemoryInfo(sim", "MemoryInfo(sim", "MemoryInfo(cpu"]
 
 
 def test_info_for_programs() -> None:
@@ -102,6 +102,21 @@ def test_doctor_tells_vendors_devices_spilling_and_switches() -> None:
     for name in (*wanted, "/nonexistent/library.so", "what to do: ", "pages of ", "TACK_MEMORY_BUDGET = 8 GiB", "No GPU can be used here", *SWITCHES):
         assert name in text, f"{name!r} is missing in:\n{text}"
     assert done.returncode == 0 and "asked for and not usable" not in text
+
+
+def test_doctor_says_how_to_try_it_without_a_gpu() -> None:
+    """A simulated device needs no switch; who has one that works, or a GPU, is told nothing."""
+    line = 'To try spilling without a GPU, name a simulated device in any call: "sim:0", "sim-hip:0", "sim-level_zero:0".'
+    nothing = {**NO_GPU, "TACK_MEMORY_SIM": ""}
+    assert run("doctor", **nothing).stdout.endswith(line + "\n")
+    done = run("doctor", "cpu", **nothing)
+    assert done.returncode == 0 and line in done.stdout
+    assert line in run("doctor", "cuda", **nothing).stdout
+    for kind in ("sim", "sim-hip:0", "sim-level_zero"):
+        assert "To try spilling" not in run("doctor", kind, **nothing).stdout
+    assert "To try spilling" not in run("doctor", **{**NO_GPU, "TACK_MEMORY_SIM": "64 MiB"}).stdout
+    vendor = VENDORS[0]
+    assert "To try spilling" not in run("doctor", **{**nothing, vendor.switch: vendor.library}).stdout
 
 
 def test_doctor_tells_a_budget_that_is_for_no_device() -> None:
@@ -253,11 +268,6 @@ def test_doctor_answers_for_what_is_named() -> None:
     assert ending[0] == "  sim:2: there are only sim:0, sim:1" and ending[1].startswith("  cuda:0: no usable library; tried /nonexistent") and len(ending) == 2
 
 
-def test_doctor_says_how_to_try_it_without_a_gpu() -> None:
-    done = run("doctor", "cpu", **NO_GPU, TACK_MEMORY_SIM="")
-    assert done.returncode == 0 and 'TACK_MEMORY_SIM="256 MiB"' in done.stdout
-
-
 def test_without_names_a_machine_that_has_no_driver_is_all_right() -> None:
     from tack_memory._doctor import exit_code
 
@@ -300,7 +310,7 @@ def test_another_program_gets_the_error_of_a_switch_as_an_exception(tmp_path: Pa
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TACK_MEMORY_POOLS": "some"}
     for start in (["-m", "tack_memory_user"], [str(tmp_path / "tack_memory_user.py")], ["-c", "import tack_memory_user"]):
         done = subprocess.run([sys.executable, *start], env=environment, capture_output=True, text=True, timeout=60, check=False)
-        assert done.stdout == "caught TACK_MEMORY_POOLS=some: must be 1 or 0\n", done.stderr
+        assert done.stdout == "caught TACK_MEMORY_POOLS=some: must be 1, true, yes, on (it is on) or 0, false, no, off (it is off)\n", done.stderr
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy
@@ -13,6 +14,8 @@ from support import NO_GPU, SIMULATED, run_python
 import tack_memory
 from tack_memory import _hosts
 from tack_memory._native import sim_library_path
+from tack_memory.hosts._names import functions
+from tack_memory.hosts._protocol import HostAdapter
 
 
 class TheirDevice:
@@ -39,6 +42,37 @@ def host() -> Iterator[Any]:
     _hosts.register(plugged)
     yield plugged
     _hosts.unregister(plugged)
+
+
+class OneHost(HostAdapter):
+    """As little of a plugged-in framework as its names need. It calls the kind "sim" "theirs"."""
+
+    shape = "for tests"
+    memory_error = None
+
+    def __init__(self, current: str) -> None:
+        super().__init__(ModuleType(f"host_on_{current}"))
+        self.current = current
+
+    @classmethod
+    def missing_seams(cls, module: ModuleType) -> list[str]:
+        return []
+
+    def attach(self, **options: Any) -> None: ...
+
+    def detach(self) -> None: ...
+
+    def current_device(self) -> str:
+        return self.current
+
+    def own_device(self, obj: object) -> str | None:
+        return None
+
+    def own_name(self, name: str) -> str:
+        return name.replace("theirs", "sim")
+
+    def buffers_of(self, array: object) -> None:
+        return None
 
 
 def device_of(device: Any) -> str:
@@ -85,6 +119,41 @@ def test_where_hosts_disagree_a_name_is_asked_for(host: Any) -> None:
         assert device_of(None) == "sim:1"
     finally:
         _hosts.unregister(other)
+
+
+def test_what_a_host_means_by_a_number_or_a_kind_does_not_depend_on_others(host: Any) -> None:
+    """Where the host was called, or only one is on a kind, nothing is to be decided."""
+    other = toy_host("other", "cpu")
+    _hosts.register(other)
+    try:
+        assert device_of("sim") == "sim:1", "one host is on this kind"
+        assert device_of("cpu") == "cpu" and device_of("sim-hip") == "sim-hip:0"
+        with pytest.raises(ValueError, match="name a device"):
+            device_of(0)
+        other.current_device = lambda: "sim:0"
+        with pytest.raises(ValueError, match="name a device: toy uses sim:1, other uses sim:0"):
+            device_of("sim")
+    finally:
+        _hosts.unregister(other)
+
+
+@pytest.mark.parametrize("on", ["sim:0", "sim:1"])
+def test_the_names_of_a_host_mean_its_own_devices(host: Any, on: str) -> None:
+    theirs = OneHost("sim-hip:0")
+    _hosts.register(theirs)
+    mine = OneHost(on)
+    _hosts.register(mine)
+    try:
+        info = functions(mine)["memory_info"]
+        asked = {None: on, 0: "sim:0", 1: "sim:1", numpy.int64(1): "sim:1", "sim": on, "theirs": on, "theirs:1": "sim:1", "sim-hip": "sim-hip:0", "cpu": "cpu"}
+        assert {name: info(name).device for name in asked} == asked
+        for wrong, error in ((2, ValueError), (-1, ValueError), (True, TypeError), (1.0, TypeError)):
+            with pytest.raises(error):
+                info(wrong)
+        assert functions(theirs)["memory_info"](0).device == "sim-hip:0"
+    finally:
+        _hosts.unregister(mine)
+        _hosts.unregister(theirs)
 
 
 UNKNOWN = ["", "gpu", "sim:2", "sim:x", "SIM:0", "sim:-1", "sim: 0", "cuda:77", "cpu:0", "cpu:1", "level_zero:9", -1, 10**30]
@@ -135,9 +204,10 @@ def test_every_result_names_its_device(any_device: str) -> None:
 
 def test_the_listed_devices_all_work() -> None:
     names = tack_memory.devices()
-    after_the_gpus = names[names.index("cpu") :]
-    assert after_the_gpus[:3] == ["cpu", "sim:0", "sim:1"]
+    after_the_gpus = names[names.index("sim:0") :]
+    assert after_the_gpus[:3] == ["sim:0", "sim:1", "cpu"]
     assert all(name.startswith("sim-") for name in after_the_gpus[3:]), "simulated devices of other vendors are listed where they were named"
+    assert device_of(None) == names[0], "the default kind comes first"
     assert [device_of(name) for name in names] == names
 
 

@@ -15,7 +15,8 @@ import pytest
 from support import KIB, MIB, filled
 
 import tack_memory
-from tack_memory import DeviceLostError, DeviceMemoryError, ForkError, Holder, StreamCaptureError, _hosts
+from tack_memory import DeviceLostError, DeviceMemoryError, ForkError, Holder, StreamCaptureError, _hosts, memory_info
+from tack_memory._control import call
 from tack_memory._errors import memory_error, translate, typed
 
 
@@ -195,6 +196,34 @@ def test_every_reason_has_a_text_of_its_own(reason: str) -> None:
     texts = {other: str(memory_error({"device": "d", "requested": 9, "budget": 8, "reason": other})) for other in ("budget", "device", "host", "too_large")}
     assert texts[reason].count("try: ") == 1
     assert len(set(texts.values())) == 4
+
+
+def test_what_a_strict_budget_refuses_says_that_it_is_strict_and_how_to_make_it_soft(device: str) -> None:
+    """And what it does not refuse, does not: a soft budget is never the reason."""
+    soft = "raise the budget (set_memory_budget) or make it soft (strict=False)"
+    tack_memory.empty_host_pool()
+    fixed = tack_memory.allocate(MIB, device, movable=False)
+    with tack_memory.memory_budget(2 * MIB, device, strict=True):
+        movable = tack_memory.allocate(MIB, device)
+        with movable.hold("kept"), pytest.raises(DeviceMemoryError, match="the strict budget of 2 MiB does not allow it") as refused:
+            tack_memory.allocate(MIB, device)
+        assert refused.value.reason == "budget" and soft in str(refused.value)
+        with pytest.raises(DeviceMemoryError, match="more than the whole strict budget of 2 MiB") as refused:
+            tack_memory.allocate(3 * MIB, device)
+        assert refused.value.reason == "too_large" and soft in str(refused.value)
+        call("SetHostLimit", 4096)
+        try:
+            with pytest.raises(DeviceMemoryError, match="host memory for spilled copies ran out") as refused:
+                tack_memory.allocate(MIB, device)
+        finally:
+            call("SetHostLimit", -1)
+        assert refused.value.reason == "host" and soft in str(refused.value) and "TACK_MEMORY_HOST_LIMIT" in str(refused.value)
+    with tack_memory.memory_budget(2 * MIB, device):
+        total = memory_info(device).device_total or 0
+        with pytest.raises(DeviceMemoryError, match="more than the whole device has") as refused:
+            tack_memory.allocate(total + MIB, device)
+        assert refused.value.reason == "too_large" and "budget (" not in str(refused.value) and "strict" not in str(refused.value)
+    del fixed
 
 
 def test_errors_of_the_control_plane_become_typed() -> None:

@@ -39,15 +39,15 @@ SCRIPT = """
     """
 
 
-def test_100_exits(simulated: str) -> None:
-    for round_ in range(100 if simulated == "sim" else 20):
-        done = run_python(SCRIPT, timeout=60, simulated=simulated)
+def test_100_exits(device: str) -> None:
+    for round_ in range(100 if device == "sim:0" else 20):
+        done = run_python(SCRIPT, timeout=60, device=device)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), f"exit {round_}"
 
 
-def test_an_exit_by_an_exception_and_by_sys_exit(simulated: str) -> None:
+def test_an_exit_by_an_exception_and_by_sys_exit(device: str) -> None:
     for ending, code in (("raise SystemExit(7)", 7), ("raise LookupError", 1), ("import os; os._exit(3)", 3)):
-        done = run_python(textwrap.dedent(SCRIPT) + ending, timeout=60, simulated=simulated)
+        done = run_python(textwrap.dedent(SCRIPT) + ending, timeout=60, device=device)
         assert done.returncode == code, done.stderr
         assert "Fatal" not in done.stderr and "panic" not in done.stderr
 
@@ -99,7 +99,7 @@ def test_no_driver_is_called_once_python_has_ended(simulated: str, tmp_path: Pat
     assert (done.returncode, done.stderr) == (0, ""), "42: the driver was called"
 
 
-def test_python_without_room_for_one_more_function_at_its_end(simulated: str) -> None:
+def test_python_without_room_for_one_more_function_at_its_end(device: str) -> None:
     """Other modules took all of its places. The program works; who looks into its exit finds a word in the log."""
     done = run_python(
         """
@@ -112,7 +112,7 @@ def test_python_without_room_for_one_more_function_at_its_end(simulated: str) ->
         print(buffer.state)
         del buffer
         """,
-        simulated=simulated,
+        device=device,
     )
     assert (done.returncode, done.stdout) == (0, "resident\n"), done.stderr
     assert "Py_AtExit" in done.stderr

@@ -89,8 +89,8 @@ SCRIPT = """
     """
 
 
-def test_the_child_is_told_at_once_and_the_parent_goes_on(simulated: str) -> None:
-    done = run_python(SCRIPT.replace("{rounds}", "20"), simulated=simulated)
+def test_the_child_is_told_at_once_and_the_parent_goes_on(device: str) -> None:
+    done = run_python(SCRIPT.replace("{rounds}", "20"), device=device)
     assert done.stdout.strip() == "done" and done.returncode == 0, done.stdout + done.stderr
 
 
@@ -119,7 +119,121 @@ def test_a_child_whose_parent_had_used_no_device() -> None:
     assert done.stdout.strip() == "0 100", done.stdout + done.stderr
 
 
-def test_a_child_forked_while_another_thread_moves_memory(simulated: str) -> None:
+def test_what_the_parent_entered_is_left_in_the_child_without_an_error(device: str) -> None:
+    """Also where the block ends by an exception, which is what the child sees."""
+    done = run_python(
+        """
+        import contextlib, os, traceback
+        import tack_memory as tm
+        buffer = tm.allocate(4096, "sim:0")
+        def blocks():
+            return {
+                "memory_budget": tm.memory_budget("1 MiB", "sim:0"),
+                "memory_peak": tm.memory_peak("sim:0"),
+                "record_timeline": tm.record_timeline("sim:0"),
+                "hold": tm.hold(buffer),
+                "a buffer's hold": buffer.hold("test"),
+                "launch": tm.launch(buffer),
+                "label": tm.label("test"),
+            }
+        def leave(name, block, raises):
+            try:
+                with block:
+                    pid = os.fork()
+                    if raises and not pid:
+                        raise KeyError("of the block")
+            except KeyError as error:
+                code = 0 if raises and not getattr(error, "__notes__", None) else 1
+            except BaseException:
+                traceback.print_exc()
+                code = 2
+            else:
+                code = 0
+            if not pid:
+                os._exit(code)
+            if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) or code:
+                print("wrong:", name, "raises" if raises else "")
+        for raises in (False, True):
+            for name, block in blocks().items():
+                leave(name, block, raises)
+        with tm.record_timeline("sim:0") as timeline:
+            pid = os.fork()
+            if not pid:
+                timeline.__exit__(None, None, None)
+                os._exit(len(timeline.points))
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+            tm.allocate(1, "sim:0").free()
+        print(len(timeline.points), tm.get_memory_budget("sim:0"))
+        """,
+        device=device,
+    )
+    assert done.stdout.strip() == "3 None", done.stdout + done.stderr
+
+
+def test_an_error_in_a_child_names_what_was_called_and_what_works(device: str) -> None:
+    done = run_python(
+        """
+        import os
+        import tack_memory as tm
+        from tack_memory._native import _fast
+        tm.memory_info("cpu"), tm.memory_info("sim:0")
+        memory = bytearray(64)
+        import ctypes
+        address = ctypes.addressof((ctypes.c_char * 64).from_buffer(memory))
+        pid = os.fork()
+        if not pid:
+            try:
+                for what in (
+                    lambda: tm.memory_report("sim:0"),
+                    lambda: tm.record_timeline("cpu").__enter__(),
+                    lambda: tm.adopt(address, 64, "cpu", how="host"),
+                ):
+                    try:
+                        what()
+                    except tm.ForkError as error:
+                        text = str(error)
+                        print("tack_memory." not in text and "Report" not in text and "spawn" in text, "GPU or sim" in text, "on the CPU" in text, flush=True)
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        """,
+        device=device,
+    )
+    assert done.stdout.splitlines() == ["True False False", "True False False", "True False True"], done.stdout + done.stderr
+
+
+def test_a_report_in_a_child_adds_up_while_others_allocate() -> None:
+    done = run_python(
+        """
+        import os, sys, threading
+        import tack_memory as tm
+        kept = tm.allocate(1000, "cpu")
+        pid = os.fork()
+        if not pid:
+            stop = threading.Event()
+            def work():
+                while not stop.is_set():
+                    buffers = [tm.allocate(64, "cpu") for _ in range(5)]
+            sys.setswitchinterval(1e-5)
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            wrong = 0
+            for _ in range(100):
+                report = tm.memory_report("cpu")
+                wrong += sum(held.resident for held in report.holders) != report.info.in_use
+            stop.set()
+            for thread in threads:
+                thread.join()
+            print(wrong, flush=True)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        """
+    )
+    assert done.stdout.strip() == "0", done.stdout + done.stderr
+
+
+def test_a_child_forked_while_another_thread_moves_memory(device: str) -> None:
     done = run_python(
         """
         import os, threading
@@ -144,7 +258,7 @@ def test_a_child_forked_while_another_thread_moves_memory(simulated: str) -> Non
         stop.set(); thread.join()
         print(sum(codes), len(codes), buffer.nbytes)
         """,
-        simulated=simulated,
+        device=device,
     )
     assert done.stdout.split() == ["0", "30", str(1 << 20)], done.stdout + done.stderr
 

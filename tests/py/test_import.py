@@ -14,7 +14,7 @@ import tack_memory
 
 HEAVY = [
     "numpy", "matplotlib", "collections", "functools", "contextlib", "threading", "asyncio", "inspect", "logging", "argparse", "dataclasses", "re",
-    "json", "typing", "subprocess", "ctypes", "email",
+    "json", "typing", "subprocess", "ctypes", "email", "rich", "pytest", "unittest", "multiprocessing",
 ]  # fmt: skip
 
 
@@ -51,30 +51,36 @@ def test_importing_opens_no_device_and_no_driver() -> None:
         """
         import tack_memory
         from tack_memory._native import _fast
-        print(_fast.device_names(), "libtack_memory_simcuda" in open("/proc/self/maps").read(), "libcuda" in open("/proc/self/maps").read())
+        drivers = ("libcuda", "libamdhip64", "libze_loader", "libtack_memory_sim")
+        print(_fast.device_names(), [name for name in drivers if name in open("/proc/self/maps").read()])
         """
     )
-    assert done.stdout.strip() == "[] False False", done.stderr
+    assert done.stdout.strip() == "[] []", done.stderr
 
 
 def test_importing_leaves_the_working_directory_and_the_environment_alone(tmp_path: Path) -> None:
+    """gopy's own code changes into the package's folder while it imports; another thread could see that, and a deleted folder ends it."""
     done = run_python(
-        f"""
-        import os
-        os.chdir({str(tmp_path)!r})
+        """
+        import os, sys
+        os.chdir(sys.argv[1])
+        os.rmdir(sys.argv[1])
+        os.chdir = os.fchdir = None
         before = dict(os.environ)
         import tack_memory
-        print(os.getcwd() == {str(tmp_path)!r}, dict(os.environ) == before)
-        """
+        from tack_memory._native import bindings
+        print(tack_memory.__version__ == bindings.Version(), dict(os.environ) == before)
+        """,
+        str(tmp_path),
     )
     assert done.stdout.strip() == "True True", done.stderr
 
 
 def test_every_public_name_is_there_and_documented() -> None:
     assert tack_memory.__all__ == sorted(tack_memory.__all__)
+    assert [name for name in dir(tack_memory) if not name.startswith("__")] == [name for name in tack_memory.__all__ if not name.startswith("__")]
     for name in tack_memory.__all__:
         value = getattr(tack_memory, name)
-        assert name in dir(tack_memory)
         if name != "__version__":
             assert value.__doc__ and len(value.__doc__) > 20, f"{name} has no docstring"
 

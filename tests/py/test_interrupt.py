@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from support import GIB, MIB, run_python
 
@@ -34,6 +36,7 @@ SCRIPT = """
         buffer.spill() if what == "spill" else buffer.restore()
     except KeyboardInterrupt:
         took = time.monotonic() - sent[0]
+        print("KeyboardInterrupt")
     else:
         sys.exit("no KeyboardInterrupt")
     soft.set("copy_mib_s", 0)
@@ -52,23 +55,35 @@ SCRIPT = """
 
 
 def room(simulated: str) -> int:
-    """4 GiB, or less where the machine has not three times as much: the property is the same. Other vendors' devices do with 1 GiB."""
+    """4 GiB, or less where the machine has not three times as much, which is said: the property is the same. Other vendors' devices do with 1 GiB."""
     with open("/proc/meminfo") as file:
         available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-    return min(4 * GIB if simulated == "sim" else GIB, available // 3 // (256 * MIB) * (256 * MIB))
+    wanted = 4 * GIB if simulated == "sim" else GIB
+    found = max(256 * MIB, min(wanted, available // 3 // (256 * MIB) * (256 * MIB)))
+    if found < wanted:
+        warnings.warn(f"Ctrl-C was tried with {found // MIB} MiB, not {wanted // MIB}: this machine has {available // MIB} MiB left", stacklevel=2)
+    return found
 
 
+# In pytest's summary, and not an error as other warnings are.
+@pytest.mark.filterwarnings("always:Ctrl-C was:UserWarning")
 @pytest.mark.parametrize("what", ["spill", "restore"])
 def test_ctrl_c_while_much_is_moved(what: str, simulated: str) -> None:
+    """A second is long, but not for a machine that does three other things: one of three attempts must take less. All else holds in each attempt."""
     nbytes = room(simulated)
-    for attempt in range(3):  # a second is long, but not for a machine that does three other things
+    late: list[str] = []
+    while len(late) < 3:
         done = run_python(SCRIPT, str(nbytes), what, simulated=simulated, TACK_MEMORY_SIM=str(nbytes * 5 // 4), TACK_MEMORY_CHECK="0")
         assert done.returncode == 0, done.stdout + done.stderr
-        result, whole = done.stdout.splitlines()
-        assert whole == "whole" and result.startswith("stayed "), f"attempt {attempt}: {result}"
+        interrupted, result, whole = done.stdout.splitlines()
+        assert (interrupted, whole) == ("KeyboardInterrupt", "whole") and result.startswith("stayed "), f"attempt {len(late) + 1}: {done.stdout}"
         if result == "stayed within a second":
-            return
-    pytest.fail(result)
+            break
+        late.append(result.removeprefix("stayed "))
+    else:
+        pytest.fail(f"KeyboardInterrupt came {', '.join(late)}")
+    if late:
+        warnings.warn(f"Ctrl-C was seen within a second in attempt {len(late) + 1} only; before, {', '.join(late)}", stacklevel=1)
 
 
 def test_ctrl_c_in_an_allocation_that_spills(simulated: str) -> None:
@@ -101,3 +116,57 @@ def test_ctrl_c_in_an_allocation_that_spills(simulated: str) -> None:
         simulated=simulated,
     )
     assert done.stdout.split() == ["interrupted", "True", "0", "True", "200"], done.stdout + done.stderr
+
+
+ROUNDS = """
+    import os, random, signal, sys, threading, time
+    import tack_memory as tm
+    from support import contents, filled, pattern
+
+    nbytes, interrupts, told, moving, busy = 16 << 20, int(sys.argv[1]), 0, False, threading.Event()
+    tm.set_memory_budget(3 * nbytes, "sim:0")
+    buffers = [filled(nbytes, "sim:0", seed) for seed in range(5)]
+
+    def handler(number, frame):  # as Python's own, except between two rounds, where nothing would catch it
+        global moving, told
+        if moving:
+            moving, told = False, told + 1
+            raise KeyboardInterrupt
+
+    def interrupt():
+        for number in range(interrupts):
+            busy.wait()
+            time.sleep(random.Random(number).random() / 200)
+            busy.clear()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, handler)
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    number = 0
+    while sender.is_alive():
+        number += 1
+        try:
+            moving = True
+            busy.set()
+            buffers[number % 5].restore()
+            buffers[number % 5].spill()
+            with tm.launch(*(buffers[(number + more) % 5] for more in range(3))):
+                pass
+            if number % 7 == 0:
+                tm.allocate(nbytes, "sim:0").fill(7)
+            moving = False
+        except KeyboardInterrupt:
+            pass
+    sender.join()
+    info = tm.memory_info("sim:0")
+    print(told > 0, info.in_use + info.spilled == 5 * nbytes, info.reserved, [contents(buffer) == pattern(nbytes, seed) for seed, buffer in enumerate(buffers)])
+    tm._control.call("Check", tm._devices.resolve("sim:0"))
+    """
+
+
+def test_ctrl_c_at_any_moment_loses_nothing(device: str) -> None:
+    """However fast the device is: the signals come at random moments of all that moves memory."""
+    done = run_python(ROUNDS, "40", device=device)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip() == f"True True 0 {[True] * 5}", done.stdout + done.stderr

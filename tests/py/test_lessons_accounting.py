@@ -22,7 +22,10 @@ PROPERTIES = {
     "an unused device": "test_devices.py::test_asking_about_an_unused_device_creates_no_context",
     "after a trim": "test_memory_info.py::test_after_a_trim_nothing_is_cached_and_the_whole_budget_can_be_had",
     "no counter wraps": "test_memory_info.py::test_the_identities_hold_after_every_operation",
-    "unknown frees": "test_launch_and_holds.py::test_wrapped_memory_is_never_counted_and_never_moved",
+    "unknown frees": "test_bad_input.py::test_what_is_no_block_of_the_driver_is_not_adopted",
+    "unknown frees, below Python: the driver's": "tests/go/conformance/driver_test.go::TestFreeOfWhatIsNoBlock",
+    "unknown frees, below Python: the books'": "gomem/accounting_test.go::TestNoCounterWraps",
+    "memory of others is never freed": "test_launch_and_holds.py::test_wrapped_memory_is_never_counted_and_never_moved",
     "over the budget": "test_budget.py::test_a_soft_one_may_be_passed_by_one_array_larger_than_all_of_it",
     "lowering never blocks frees": "test_budget.py::test_lowering_it_never_blocks_frees",
     "after a storm on 8 threads": "test_lessons_accounting.py::test_the_books_are_exact_after_a_storm_of_allocations_and_frees_on_8_threads",
@@ -35,13 +38,15 @@ PROPERTIES = {
     "views are not counted": "test_memory_info.py::test_allocations_views_and_frees_are_counted",
     "requested and reserved are separate": "test_memory_info.py::test_requested_bytes_are_counted_not_rounded_ones",
 }
-"""A property -> the test that shows it."""
+"""A property -> the test that shows it: a file of this folder, or one in Go, from the root."""
 
 
 def test_every_property_has_its_test() -> None:
+    folder = Path(__file__).parent
     for name, where in PROPERTIES.items():
         file, _, function = where.partition("::")
-        assert re.search(rf"^def {function}\(", (Path(__file__).parent / file).read_text(), re.M), f"{name}: there is no {where}"
+        text = (folder.parents[1] / file if file.endswith(".go") else folder / file).read_text()
+        assert re.search(rf"^(def|func) {function}\(", text, re.M), f"{name}: there is no {where}"
 
 
 def test_the_books_are_exact_after_a_storm_of_allocations_and_frees_on_8_threads(any_device: str) -> None:

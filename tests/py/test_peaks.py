@@ -14,6 +14,7 @@ from support import KIB, MIB, filled, run_python
 
 import tack_memory
 from tack_memory import MemoryPeak, memory_peak
+from tack_memory._native import _fast
 
 
 def churn(nbytes: int, device: str) -> None:
@@ -203,13 +204,17 @@ def test_a_scope_that_was_never_entered_has_no_figures(any_device: str, name: st
 
 
 def test_a_scope_that_is_dropped_closes_itself(any_device: str) -> None:
-    ended: list[Any] = []
-    peak = memory_peak(any_device).__enter__()
-    del peak
+    before = _fast.still_open()["peak scopes"]
+    peaks = [memory_peak(any_device).__enter__() for _ in range(3)]
+    assert _fast.still_open()["peak scopes"] == before + 3
+    del peaks[1]
     gc.collect()
-    with memory_peak(any_device) as after:
-        churn(MIB, any_device)
-    assert after.bytes == MIB and ended == []
+    assert _fast.still_open()["peak scopes"] == before + 2
+    churn(MIB, any_device)
+    assert [peak.bytes for peak in peaks] == [MIB, MIB], "those beside it in the list go on"
+    del peaks
+    gc.collect()
+    assert _fast.still_open()["peak scopes"] == before
 
 
 def test_what_is_asked_of_it_is_looked_up_when_it_is_entered() -> None:
@@ -238,6 +243,22 @@ def test_an_error_of_on_exit_does_not_leave_the_scope(any_device: str, monkeypat
     assert [type(found.exc_value) for found in seen] == [LookupError]
     with pytest.raises(KeyError), memory_peak(any_device, on_exit=fails):
         raise KeyError("of the block")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_ctrl_c_in_on_exit_goes_on_to_the_program(any_device: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", seen.append)
+
+    def interrupted(_: MemoryPeak) -> None:
+        raise error
+
+    with pytest.raises(error), memory_peak(any_device, on_exit=interrupted) as peak:
+        churn(MIB, any_device)
+    assert peak.bytes == MIB and peak.end == 0 and seen == []
+    with pytest.raises(error) as caught, memory_peak(any_device, on_exit=interrupted):
+        raise KeyError("of the block")
+    assert isinstance(caught.value.__context__, KeyError)
 
 
 def test_its_repr_tells_what_it_found(any_device: str) -> None:

@@ -157,7 +157,11 @@ WRONG = [
     (["--device-memory-simulate", "2G"], "--device-memory-simulate: '2G' can be read in two ways"),
     (["--device-memory-simulate="], "--device-memory-simulate: '' is not a size"),
     (["--device-memory-simulate=-1"], "--device-memory-simulate: a size cannot be negative"),
-    (["--device-memory-simulate=50%"], "--device-memory-simulate: '50%'"),
+    (
+        ["--device-memory-simulate=50%"],
+        "--device-memory-simulate: '50%': a percentage is not possible here; write an int of bytes, or a string such as \"24 MiB\" ",
+    ),
+    (["--device-memory-simulate=lots"], '--device-memory-simulate: \'lots\' is not a size; write an int of bytes, or a string such as "24 MiB" or "1.5GB"\n'),
     (["-n", "2", "--device-memory-simulate=1.5"], "--device-memory-simulate: '1.5' is a fraction of a byte"),
     (["--override-ini=device_memory_simulate=2G"], "--device-memory-simulate: '2G' can be read in two ways"),
     (["--device-memory-simulate-addresses=old"], "invalid choice: 'old'"),

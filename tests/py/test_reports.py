@@ -13,6 +13,7 @@ from support import KIB, MIB, filled
 
 import tack_memory
 from tack_memory import allocate, memory_report
+from tack_memory._report import INFO_FIELDS
 
 
 def test_holders_are_grouped_by_label_the_largest_first(device: str) -> None:
@@ -110,7 +111,9 @@ def test_a_report_is_a_consistent_copy_while_others_allocate(device: str) -> Non
         thread.start()
     try:
         for _ in range(300):
-            holders = memory_report(device).holders
+            report = memory_report(device)
+            holders = report.holders
+            assert sum(held.resident for held in holders) == report.info.in_use and sum(held.spilled for held in holders) == report.info.spilled
             by_label = {held.label: held for held in holders}
             assert by_label["kept"].bytes == kept.nbytes and by_label["kept"].count == 1
             for held in holders:
@@ -122,6 +125,19 @@ def test_a_report_is_a_consistent_copy_while_others_allocate(device: str) -> Non
         for thread in threads:
             thread.join()
     assert failures == []
+
+
+@pytest.mark.filterwarnings("ignore:cpu. a budget is counted here:UserWarning")  # once a process: here, where no test before it set one
+def test_its_figures_are_those_of_memory_info(any_device: str) -> None:
+    kept = [filled(KIB, any_device), filled(2 * KIB, any_device)]
+    kept[0].spill()
+    with tack_memory.memory_budget(4 * KIB, any_device):
+        info, of_report = tack_memory.memory_info(any_device), memory_report(any_device).info
+    names = ("in_use", "peak", "cached", "spilled", "device_total", *(name for name in INFO_FIELDS if name not in ("device_free", "available", "cached")))
+    for name in names:
+        assert getattr(info, name) == getattr(of_report, name), name
+    assert (of_report.device_free is None) == (info.device_free is None) and (of_report.available is None) == (info.available is None)
+    assert type(of_report) is type(info) and len(kept) == 2
 
 
 def test_an_unknown_device_is_refused() -> None:

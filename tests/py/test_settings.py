@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from support import run_python
 
-from tack_memory._settings import SWITCHES, Settings, parse_device_name
+from tack_memory._settings import BUILD_AND_TEST_VARIABLES, SWITCHES, Settings, parse_device_name, unknown_switches
 
 
 def test_nothing_set_means_the_defaults() -> None:
@@ -57,10 +64,13 @@ WRONG = [
     ("TACK_MEMORY_BUDGET", "1GB,2GB"),
     ("TACK_MEMORY_BUDGET", "1GB,"),
     ("TACK_MEMORY_BUDGET", "=1GB"),
+    ("TACK_MEMORY_BUDGET", "150%"),
+    ("TACK_MEMORY_BUDGET", "cuda:0=101%"),
     ("TACK_MEMORY_AUTOINSTALL", "maybe"),
     ("TACK_MEMORY_CHECK", "2"),
     ("TACK_MEMORY_LOG", "loud"),
     ("TACK_MEMORY_HOST_LIMIT", "80%"),
+    ("TACK_MEMORY_HOST_LIMIT", "150%"),
     ("TACK_MEMORY_HOST_LIMIT", "much"),
     ("TACK_MEMORY_SIM", "80%"),
     ("TACK_MEMORY_SIM", "0"),
@@ -77,6 +87,67 @@ WRONG = [
 def test_a_wrong_form_is_an_error_that_names_the_variable(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=name):
         Settings({name: text})
+
+
+@pytest.mark.parametrize(("words", "on"), [(("1", "true", "yes", "on", "YES", " On "), True), (("0", "false", "no", "off", "No", "OFF "), False)])
+@pytest.mark.parametrize("name", ["AUTOINSTALL", "CHECK", "POOLS"])
+def test_a_variable_that_is_on_or_off_may_be_written_in_several_ways(name: str, words: tuple[str, ...], on: bool) -> None:
+    for word in words:
+        assert getattr(Settings({f"TACK_MEMORY_{name}": word}), name.lower()) is on
+    with pytest.raises(ValueError, match=r"must be 1, true, yes, on .*or 0, false, no, off"):
+        Settings({f"TACK_MEMORY_{name}": "perhaps"})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TACK_MEMORY_POOL", "TACK_MEMORY_POOLS"),
+        ("TACK_MEMORY_BUGDET", "TACK_MEMORY_BUDGET"),
+        ("TACK_MEMORY_AUTO_INSTALL", "TACK_MEMORY_AUTOINSTALL"),
+        ("TACK_MEMORY_LIMIT", "TACK_MEMORY_HOST_LIMIT"),
+        ("TACK_MEMORY_HIP_LIB", "TACK_MEMORY_HIP_LIBRARY"),
+        ("TACK_MEMORY_log", "TACK_MEMORY_LOG"),
+        ("TACK_MEMORY_XYZZY", None),
+        ("TACK_MEMORY_", None),
+    ],
+)
+def test_a_name_that_nobody_reads_is_told_with_the_one_that_was_meant(name: str, meant: str | None) -> None:
+    assert unknown_switches({"HOME": "/", name: "1", "TACK_MEMORY_SIM": "1 MiB", "TACK_MEMORYX": "1"}) == {name: meant}
+
+
+def test_every_variable_of_the_sources_is_known() -> None:
+    """The two lists are all there is: a variable that is new in any of the sources, the build or the tests must be in one of them."""
+    root = Path(__file__).resolve().parents[2]
+    known = {*SWITCHES, *BUILD_AND_TEST_VARIABLES}
+    found = set()
+    for folder in ("python", "gomem", "backends", "bindings", "buildsystem", "bench", "tests/go", "tests/tack", "tests/gpu", "tests/clients", "examples"):
+        for file in (root / folder).rglob("*"):
+            if file.suffix in (".py", ".go", ".c", ".h", ".mk", "") and file.is_file():
+                found |= set(re.findall(r"\bTACK_MEMORY_[A-Z_]*[A-Z]\b", file.read_text(errors="ignore")))
+    for file in (root / "Makefile", *(root / "tests" / "py").glob("conftest.py"), root / "tests" / "py" / "support.py"):
+        found |= set(re.findall(r"\bTACK_MEMORY_[A-Z_]*[A-Z]\b", file.read_text()))
+    assert found <= known, sorted(found - known)
+    assert known - found <= {name for name in BUILD_AND_TEST_VARIABLES if name.endswith("_SEED")}  # of a test of its own
+
+
+def test_an_unknown_variable_is_one_warning_at_import_and_a_line_of_the_command_line() -> None:
+    script = """
+        import sys, tack_memory, tack_memory.hosts
+        print("difflib" in sys.modules)
+    """
+    quiet = run_python(script)
+    assert (quiet.stdout, quiet.stderr) == ("False\n", "")
+    told = "TACK_MEMORY_BUGDET is no setting of tack_memory, and does nothing; did you mean TACK_MEMORY_BUDGET?"
+    done = run_python(script, TACK_MEMORY_BUGDET="1 GiB", TACK_MEMORY_TEST_DEVICES="", TACK_MEMORY_FETCH_HEADERS="1")
+    assert (done.returncode, done.stderr.count("RuntimeWarning")) == (0, 1) and f"<string>:2: RuntimeWarning: {told}" in done.stderr
+    strict = run_python("import warnings; warnings.simplefilter('error'); import tack_memory", TACK_MEMORY_BUGDET="1 GiB")
+    assert strict.returncode == 0 and told in strict.stderr, "an import must not fail by it"
+
+    environment = {**os.environ, "TACK_MEMORY_BUGDET": "1 GiB"}
+    for command, code in (["info", "cpu"], 0), (["doctor", "--json"], 0):
+        line = subprocess.run([sys.executable, "-m", "tack_memory", *command], env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert (line.returncode, line.stderr) == (code, f"tack_memory: {told}\n")
+    assert json.loads(line.stdout)["unknown_switches"] == {"TACK_MEMORY_BUGDET": "TACK_MEMORY_BUDGET"}
 
 
 def test_the_syntax_is_checked_at_import() -> None:

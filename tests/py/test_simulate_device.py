@@ -400,7 +400,7 @@ def test_it_can_be_set_up_again_while_nothing_is_allocated(mode: str) -> None:
         ({}, ValueError, "give either simulate"),
         ({"simulate": 1, "simulate_capacity": 1}, ValueError, "give either simulate"),
         ({"simulate_capacity": 0}, ValueError, "cannot be 0"),
-        ({"simulate": "80%"}, ValueError, "unknown"),
+        ({"simulate": "80%"}, ValueError, "a percentage is not possible here"),
         ({"simulate": "2G"}, ValueError, "two ways"),
         ({"simulate": -1}, ValueError, "negative"),
         ({"simulate": True}, TypeError, "bool"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tack_memory._sizes import format_bytes, parse_absolute_size, parse_size
+from tack_memory._sizes import format_bytes, parse_size
 
 VALID = [
     (0, 0),
@@ -51,7 +51,7 @@ def test_a_size_is_an_int_or_a_string_with_a_unit(text: object, nbytes: int) -> 
 
 @pytest.mark.parametrize(
     ("text", "share"),
-    [("80%", 800), ("100 %", 1000), ("12.5%", 125), ("0%", 0), ("0.05%", 0), (".1%", 1), ("150%", 1500), (" 50% ", 500)],
+    [("80%", 800), ("100 %", 1000), ("12.5%", 125), ("0%", 0), ("0.05%", 0), (".1%", 1), ("100.0%", 1000), (" 50% ", 500)],
 )
 def test_a_percentage_is_a_share_of_the_total(text: str, share: int) -> None:
     assert parse_size(text, lambda: 1000) == share
@@ -61,10 +61,29 @@ def test_a_percentage_is_exact() -> None:
     assert parse_size("33.3%", lambda: 2**62 + 1) == (2**62 + 1) * 333 // 1000
 
 
-@pytest.mark.parametrize("total", [None, lambda: None])
-def test_a_percentage_of_an_unknown_total_is_refused(total: object) -> None:
+@pytest.mark.parametrize("text", ["150%", "101%", "100.001%", "1000 %"])
+@pytest.mark.parametrize("total", [1000, 2**62, None])
+def test_a_percentage_is_no_more_than_all(text: str, total: int | None) -> None:
+    with pytest.raises(ValueError, match=r"0% to 100% of the total memory of cuda:0"):
+        parse_size(text, lambda: total, of="cuda:0")
+
+
+def test_a_percentage_of_an_unknown_total_is_refused() -> None:
     with pytest.raises(ValueError, match=r"share of the total memory of cuda:0, which is unknown"):
-        parse_size("80%", total, of="cuda:0")  # type: ignore[arg-type]
+        parse_size("80%", lambda: None, of="cuda:0")
+
+
+@pytest.mark.parametrize("total", [None, lambda: None], ids=["no total", "unknown"])
+@pytest.mark.parametrize("size", ["50%", "150%", "lots", "", "24 MBanana", "1.5", "9" * 200, "80 percent", 0.8, float("nan"), 8.0, True, b"1"])
+def test_where_there_is_no_total_no_percentage_is_advised(size: object, total: object) -> None:
+    """What is advised works there."""
+    with pytest.raises((ValueError, TypeError)) as refused:
+        parse_size(size, total)  # type: ignore[arg-type]
+    if size != "150%":
+        advised = [word for word in str(refused.value).split('"')[1::2] if word != size]
+        assert advised, str(refused.value)
+        for text in advised:
+            assert parse_size(text, total) > 0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["2G", "2 g", "2.5M", "2K", "2T", "2Gi", "2 mi"])
@@ -123,8 +142,15 @@ def test_a_size_is_below_two_to_the_63(size: object) -> None:
 )
 def test_a_float_is_a_type_error_that_suggests_a_string(size: float, suggestion: str) -> None:
     with pytest.raises(TypeError) as error:
-        parse_size(size)
+        parse_size(size, lambda: 2**40)
     assert suggestion in str(error.value)
+
+
+@pytest.mark.parametrize("size", ["1,5 GB", ",5 GB", "1,500,000", "1.500,5 MB"])
+def test_a_decimal_comma_is_told_apart_from_an_unknown_unit(size: str) -> None:
+    with pytest.raises(ValueError, match='write the decimal point as "."') as caught:
+        parse_size(size)
+    assert "unknown unit" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -177,11 +203,11 @@ def test_bytes_for_people_are_in_iec_units(nbytes: int | None, text: str) -> Non
 
 
 def test_where_a_percentage_is_not_possible_none_is_advised() -> None:
-    assert parse_absolute_size(" 24 MiB") == 24 << 20
+    assert parse_size(" 24 MiB") == 24 << 20
     with pytest.raises(ValueError, match="percentage is not possible"):
-        parse_absolute_size("80 % ")
+        parse_size("80 % ")
     for text in INVALID:
         with pytest.raises(ValueError, match="not a size|fraction of a byte|not possible") as refused:
-            parse_absolute_size(text)
+            parse_size(text)
         advice = str(refused.value).removeprefix(repr(text))
         assert "24 MiB" in advice and "80%" not in advice

@@ -5,9 +5,9 @@ from __future__ import annotations
 from support import run_python
 
 SCRIPT = """
-    import ctypes, faulthandler, gc, random, sys, threading, time
+    import faulthandler, gc, random, sys, threading, time
     import tack_memory as tm
-    from support import pattern
+    from support import pattern, peek
 
     SECONDS, THREADS = float(sys.argv[1]), 16
     faulthandler.dump_traceback_later(110, exit=True)  # shows where everybody stands, if it does not end
@@ -51,11 +51,11 @@ SCRIPT = """
                     chosen = random_.sample(range(8), 3)
                     with tm.launch(*(shared[place] for place in chosen)) as pointers:
                         for place, pointer in zip(chosen, pointers):
-                            assert ctypes.string_at(pointer, 64) == pattern(64, place)
+                            assert peek(pointer, 64, "sim:0") == pattern(64, place)
                 elif action == 7 and mine:
                     with tm.memory_peak("sim:0") as peak, tm.launch(*(buffer for buffer, _ in mine[:2])) as pointers:
                         for (buffer, seed), pointer in zip(mine, pointers):
-                            assert ctypes.string_at(pointer, min(64, buffer.nbytes)) == pattern(min(64, buffer.nbytes), seed)
+                            assert peek(pointer, min(64, buffer.nbytes), "sim:0") == pattern(min(64, buffer.nbytes), seed)
                 elif action == 8:
                     random_.choice(shared).spill()
                     tm.memory_info("sim:0")
@@ -87,12 +87,12 @@ SCRIPT = """
     """
 
 
-def test_a_storm_of_16_threads_ends_and_loses_nothing(simulated: str) -> None:
-    seconds = 30 if simulated == "sim" else 8
-    done = run_python(SCRIPT, str(seconds), timeout=120, simulated=simulated, TACK_MEMORY_CHECK="0")
+def test_a_storm_of_16_threads_ends_and_loses_nothing(device: str) -> None:
+    seconds = 30 if device == "sim:0" else 8
+    done = run_python(SCRIPT, str(seconds), timeout=120, device=device, TACK_MEMORY_CHECK="0")
     assert done.stdout.strip() == "ended True" and done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_same_with_the_books_verified_after_every_operation(simulated: str) -> None:
-    done = run_python(SCRIPT, "5", timeout=120, simulated=simulated, TACK_MEMORY_CHECK="1")
+def test_the_same_with_the_books_verified_after_every_operation(device: str) -> None:
+    done = run_python(SCRIPT, "5", timeout=120, device=device, TACK_MEMORY_CHECK="1")
     assert done.stdout.strip() == "ended True" and done.returncode == 0, done.stdout + done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import sys
+import gc
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ from support import KIB, MIB, filled, run_python
 
 import tack_memory
 from tack_memory import allocate, record_timeline
+from tack_memory._control import call
+from tack_memory._devices import resolve
 
 
 def test_each_event_is_one_point(device: str) -> None:
@@ -65,6 +67,48 @@ def test_what_does_not_fit_is_counted_as_lost(device: str) -> None:
     assert "30 events lost" in repr(timeline)
 
 
+def test_what_others_lost_is_not_counted(device: str) -> None:
+    """The ring is shared: events from before this recording are not missing in it."""
+    with record_timeline(device, capacity=10) as outer:
+        for _ in range(20):
+            allocate(KIB, device).free()
+        with record_timeline(device) as inner:
+            allocate(2 * KIB, device).free()
+        assert (len(inner.points), inner.lost) == (3, 0)
+        with record_timeline(device) as third:
+            for _ in range(7):
+                allocate(2 * KIB, device).free()
+        assert (len(third.points), third.lost) == (11, 4)
+    assert outer.lost == 46
+
+
+def test_one_that_is_dropped_while_open_stops_recording(device: str) -> None:
+    timeline = record_timeline(device)
+    timeline.__enter__()
+    allocate(KIB, device).free()
+    assert call("EventCount", resolve(device)) == 2
+    with record_timeline(device) as other:
+        del timeline
+        gc.collect()
+        allocate(KIB, device).free()
+        assert len(other.points) == 3, "the other goes on"
+    allocate(KIB, device).free()
+    assert call("EventCount", resolve(device)) == 0
+
+
+def test_an_exception_of_the_block_is_not_replaced_by_one_of_its_end(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: tack_memory.Timeline) -> None:
+        raise RuntimeError("of the device")
+
+    with pytest.raises(KeyError) as caught, record_timeline(device):
+        monkeypatch.setattr(tack_memory.Timeline, "_read", fails)
+        raise KeyError("of the block")
+    assert "RuntimeError: of the device" in caught.value.__notes__[0]
+    with pytest.raises(RuntimeError, match="of the device"), record_timeline(device):
+        pass
+    assert call("EventCount", resolve(device)) == 0
+
+
 def test_as_a_table(device: str, tmp_path: Path) -> None:
     with record_timeline(device) as timeline, tack_memory.memory_budget(MIB, device):
         allocate(KIB, device).free()
@@ -73,6 +117,23 @@ def test_as_a_table(device: str, tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [row["event"] for row in rows] == ["start", "budget", "allocate", "free", "budget"]
     assert [row["in_use"] for row in rows] == ["0", "0", "1024", "0", "0"] and [row["budget"] for row in rows] == ["", "1048576", "1048576", "1048576", ""]
+
+
+def test_a_number_is_no_file_to_write_to(tmp_path: Path) -> None:
+    with record_timeline("sim:0") as timeline:
+        pass
+    with open(tmp_path / "other", "w+b") as file:
+        with pytest.raises(TypeError, match="the name of a file .*, not int"):
+            timeline.to_csv(file.fileno())  # type: ignore[arg-type]
+        file.write(b"still open")
+    assert (tmp_path / "other").read_bytes() == b"still open"
+
+
+def test_without_points_no_file_is_emptied(tmp_path: Path) -> None:
+    (tmp_path / "earlier").write_text("kept")
+    with pytest.raises(RuntimeError, match="not entered"):
+        record_timeline("sim:0").to_csv(tmp_path / "earlier")
+    assert (tmp_path / "earlier").read_text() == "kept"
 
 
 def test_as_a_picture(device: str, tmp_path: Path) -> None:
@@ -103,7 +164,6 @@ def test_matplotlib_is_imported_by_plot_only() -> None:
         """
     )
     assert done.stdout.strip() == "[]", done.stderr
-    assert sys.modules
 
 
 def test_wrong_use_is_an_error(device: str) -> None:

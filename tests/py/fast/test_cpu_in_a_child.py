@@ -187,3 +187,35 @@ def test_what_the_parent_holds_the_child_can_let_go_of() -> None:
         """
     )
     assert done.stdout.split() == ["7", "0"], done.stdout + done.stderr
+
+
+def test_counters_do_not_wrap() -> None:
+    """As in the parent: what cannot be counted is refused, and what was counted before stays as it was."""
+    done = run_python(
+        """
+        import os
+        import tack_memory as tm
+
+        def ask():
+            kept, figures = [], []
+            for _ in range(9):
+                try:
+                    kept.append(tm.adopt((len(kept) + 1) << 60, 2**60, "cpu", how="host", movable=False) if os.getpid() == parent else tm.reserve(2**60, "cpu"))
+                except tm.DeviceMemoryError as error:
+                    assert error.reason == "too_large", error.reason
+                figures.append(sum(tm._native._fast.counters("cpu")[:1]))
+            assert len(kept) == 7 and min(figures) >= 0, (len(kept), figures)
+            return kept
+
+        parent = os.getpid()
+        tm.allocate(8, "cpu")
+        pid = os.fork()
+        if not pid:
+            ask()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        ask()
+        print("right")
+        """
+    )
+    assert done.stdout.strip() == "right", done.stdout + done.stderr

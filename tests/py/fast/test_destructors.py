@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from support import KIB, MIB, SoftDriver, books_of, filled, run_python, wait_until
@@ -24,6 +25,7 @@ def test_the_books_fall_at_once_and_the_memory_comes_back_soon(steered: str, sof
     wait_until(lambda: soft.get("live") == live, "the dropped memory was not given back")
 
 
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 LARGE = 100 * MIB  # more than is kept for reuse where there are no pools
 
 
@@ -53,6 +55,46 @@ def test_the_last_block_of_a_program_that_goes_idle_is_given_back(simulated: str
         TMSOFT_CAPACITY=str(4 * LARGE),
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_memory_of_a_host_that_never_asks_for_room_comes_back(simulated: str) -> None:
+    """It allocates by the vendor's own call, has it adopted and drops it: no call of ours makes room or waits, and three times the device goes through it."""
+    done = run_python(
+        f"""
+        import sys
+        import tack_memory as tm
+        from support import SoftDriver, wait_until
+        from tack_memory._native import _fast
+        from tack_memory.hosts import sim_library
+
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import minihost
+
+        device, vendor = "{simulated}:0", {{"sim": "cuda", "sim-hip": "hip"}}.get("{simulated}", "level_zero")
+        soft = SoftDriver()
+        minihost.init(vendor + ":0", library=sim_library(device))
+        backend = minihost.current_backend()
+        if vendor == "level_zero":
+            _fast.set_stream(device, backend.context, 0)
+        how = {{"cuda": "cuMemAlloc", "hip": "hipMalloc", "level_zero": "zeMemAllocDevice"}}[vendor]
+        soft.set("implicit_sync", 0)
+        tm.allocate(1, device).fill(1)
+        tm.synchronize(device)
+        live, waited = soft.live(), 0
+        soft.set("delay_us", 20_000)
+        for _ in range(12):
+            buffer = tm.adopt(backend._allocate({MIB}), {MIB}, device, how=how)
+            buffer.fill(1)
+            del buffer
+            waited += soft.get("live") > live  # a free of the driver's that did not wait for the fill would be a fault of ours
+            wait_until(lambda: soft.get("live") == live and soft.get("deferred") == 0, "the memory stays with the driver")
+        print(waited)
+        """,
+        simulated=simulated,
+        TMSOFT_POOLS="0",
+        TACK_MEMORY_SIM="4 MiB",
+    )
+    assert (done.returncode, done.stdout) == (0, "12\n"), done.stdout + done.stderr
 
 
 def test_an_exception_on_its_way_is_untouched(device: str) -> None:

@@ -79,12 +79,13 @@ def test_the_memory_and_the_pointer_change_hands_together(device: str) -> None:
     place.clear()
 
 
-def test_what_is_being_adopted_is_a_freed_buffer_to_other_threads(simulated: str) -> None:
+def test_what_is_being_adopted_is_a_freed_buffer_to_other_threads(device: str) -> None:
     """It is in its place already, and has no memory yet."""
     done = run_python(
         """
     import sys, threading
     import tack_memory as tm
+    from support import how_of
     from tack_memory._native import _fast
 
     device = "sim:0"
@@ -111,12 +112,11 @@ def test_what_is_being_adopted_is_a_freed_buffer_to_other_threads(simulated: str
     while not seen:
         room = tm.reserve(4096, device)
         try:
-            tm.adopt(pointer, 4096, device, how="cuMemAllocAsync", reserved=room, into=(place, "pointer"))
+            tm.adopt(pointer, 4096, device, how=how_of(device), reserved=room, into=(place, "pointer"))
         except ValueError:
             pass
     thread.join()
     (found,) = seen
-    found.label = "seen"
     launcher = _fast.HostLaunch(execute, array=Array, storage="memory")
     for use in (
         lambda: found.device_ptr,
@@ -128,6 +128,7 @@ def test_what_is_being_adopted_is_a_freed_buffer_to_other_threads(simulated: str
         lambda: _fast.during_launch([mine, found], print),
         lambda: launcher(None, None, [Array(mine), Array(found)]),
         lambda: _fast.disown(found),
+        lambda: setattr(found, "label", "seen"),
     ):
         try:
             use()
@@ -135,9 +136,9 @@ def test_what_is_being_adopted_is_a_freed_buffer_to_other_threads(simulated: str
             print("was freed" in str(error))
     print(found.state, found.nbytes, found.holds, found.is_spilled, mine.holds)
     """,
-        simulated=simulated,
+        device=device,
     )
-    assert done.stdout.split() == ["True"] * 9 + ["freed", "0", "{}", "False", "{}"], done.stdout + done.stderr
+    assert done.stdout.split() == ["True"] * 10 + ["freed", "0", "{}", "False", "{}"], done.stdout + done.stderr
 
 
 def test_a_refused_change_of_hands_leaves_the_place_as_it_was(device: str) -> None:
