@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
-from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
+from importlib.machinery import BuiltinImporter, ExtensionFileLoader, ModuleSpec, PathFinder
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without importing typing
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import Any
 
 _FAST = __name__ + "._fast"
 
 
+def _load(name: str, loader: Any, origin: str) -> ModuleType:
+    """Makes a module of C. What importlib.util.module_from_spec would do; that module is as dear as everything else here together."""
+    spec = ModuleSpec(name, loader, origin=origin)
+    module: ModuleType = loader.create_module(spec)
+    module.__spec__, module.__loader__, module.__package__ = spec, loader, __name__
+    loader.exec_module(module)
+    sys.modules[name] = module
+    return module
+
+
 def _load_fast() -> ModuleType:
-    if _FAST in sys.builtin_module_names:  # the interpreter of 'make race' holds both modules
-        module = import_module(_FAST)
+    if _FAST in sys.builtin_module_names:  # the interpreter of 'make race' holds both modules; the import system of Python 3.11.2 finds none in a package
+        for name in (__name__ + "._tm", _FAST):
+            module = _load(name, BuiltinImporter, "built-in")
         module.__file__ = __file__  # the software driver is looked for beside it
         return module
     extension = PathFinder.find_spec(__name__ + "._tm", __path__)
@@ -30,13 +41,8 @@ def _load_fast() -> ModuleType:
             "run 'make build' in the checkout, or reinstall tack-memory with this Python",
             name=_FAST,
         )
-    # What importlib.util.module_from_spec would do; that module is as dear as everything else here together.
-    loader = ExtensionFileLoader(_FAST, extension.origin)
-    spec = ModuleSpec(_FAST, loader, origin=extension.origin)
-    module = loader.create_module(spec)
-    module.__spec__, module.__loader__, module.__package__, module.__file__ = spec, loader, __name__, extension.origin
-    loader.exec_module(module)
-    sys.modules[_FAST] = module
+    module = _load(_FAST, ExtensionFileLoader(_FAST, extension.origin), extension.origin)
+    module.__file__ = extension.origin
     return module
 
 
