@@ -9,7 +9,7 @@
     flying   flying edges over 63^3 cells: the same bytes without us and under budgets
     cuda     the buffers of its CUDA backend, over the software CUDA driver
     sweep    a pipeline of Tack's algorithms over a mesh of at least three times the budget
-    storm    two threads that launch, one that reads, one that changes the budget, for a minute
+    storm    two threads that launch, one that reads, one that changes the budget, for a minute in each address mode
     launch   what a warm launch costs with us and without, in turns: printed, with the targets beside; it fails only where it would measure something else
 
 Without a checkout it says so and succeeds. Uses this checkout as it is built (`make build`), and makes an environment of its own under build/.

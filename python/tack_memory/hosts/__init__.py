@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .. import _auto, _hosts
 from .._logging import debug
-from .._native import _fast, sim_library_path
+from .._native import PACKAGE_FOLDER, _fast, sim_library_path
 from .._settings import SIM_KINDS, parse_device_name
 from ._array_generation import ArrayGeneration
 from ._field_generation import FieldGeneration
@@ -272,7 +272,7 @@ def _skip_machinery() -> None:
     """Origins are lines of those who use the hosts, not of the hosts' own machinery."""
     parts = (sys.modules.get(f"{name}.{part}") for name, known in _installed.items() for part in known.adapter.machinery)
     folders = {os.path.join(folder, "") for part in parts for folder in getattr(part, "__path__", ())}
-    _fast.set_origin_skip(tuple(sorted(folders)))
+    _fast.set_origin_skip((PACKAGE_FOLDER, *sorted(folders)))
 
 
 def _adapter_for(module: ModuleType) -> HostAdapter:

@@ -12,18 +12,17 @@ from functools import partial, wraps
 
 from .._logging import warning
 from .._native import SIM_LIBRARIES
-from . import _ablation, _array_launches, _array_seams, _counted, _features, _handed_out, _holds, _host_access, _images, _names
+from . import _ablation, _array_launches, _array_seams, _counted, _features, _handed_out, _holds, _host_access, _images
 from ._array_buffers import ArrayBuffers
 from ._attributes import attributes_of
 from ._counted_arrays import CountedBuffers
+from ._generation import Generation
 from ._host_caches import HostCaches
 from ._host_devices import HostDevices
-from ._late_modules import LateModules
 from ._library import kind_on_library
-from ._patches import Patches
 from ._payloads import pack_buffers
 from ._pointer_buffers import POINTER, address_of, ours
-from ._protocol import HostAdapter, HostDevice, HostHasMemoryError, MissingSeamError
+from ._protocol import HostDevice, MissingSeamError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,29 +37,24 @@ _SHARED_BEFORE = "shared before install"
 _PERHAPS_MPI = "older than install: may be for mpi"
 
 
-class ArrayGeneration(HostAdapter):
+class ArrayGeneration(Generation[_array_seams.Seams]):
     """A host with arrays (`lang.array`), GPU backends (`runtime.backend`) and one buffer class a vendor."""
 
     shape: ClassVar[str] = "array generation"
 
+    _buffers: ArrayBuffers
+
     @classmethod
-    def missing_seams(cls, module: ModuleType) -> list[str]:
-        return _array_seams.find(module)[1]
+    def find_seams(cls, module: ModuleType) -> tuple[_array_seams.Seams | None, list[str]]:
+        return _array_seams.find(module)
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module)
-        seams, missing = _array_seams.find(module)
-        if seams is None:
-            raise MissingSeamError(f"{module.__name__} lacks {', '.join(missing)}")
-        self._seams = seams
-        self._patches = Patches()
         self._extras = _array_seams.extras(module)
         self._buffers = ArrayBuffers(lambda buffer: self._device_of_backend(buffer._backend), self._forget_images)
         self._counted = {one.kind: CountedBuffers(cls, one.array, one.device, base_is_foreign=one.base_is_foreign) for cls, one in self._extras.counted.items()}
         self._caches = HostCaches()
-        self._late = LateModules(module.__name__)
-        self._replaced: dict[Any, Any] = {}  # functions of the host and what stands in their place
-        self._devices = HostDevices(self._ask, seams.current_backend, self._buffers.leave_backend)
+        self._devices = HostDevices(self._ask, self._seams.current_backend, self._buffers.leave_backend)
 
     @property
     def memory_error(self) -> type[BaseException]:
@@ -68,29 +62,15 @@ class ArrayGeneration(HostAdapter):
 
     # ---- plugging in
 
-    def attach(self, *, simulate: int | None = None, simulate_capacity: int | None = None, simulate_addresses: str | None = None) -> None:
-        self._refuse_second_layer()
-        try:
-            self._patch_buffers()
-            self._patch_backends()
-            self._patch_images()
-            self._patch_functions()
-            for path in _array_seams.MPI_MODULES:
-                self._late.watch(path, self._mpi_came)
-            self._take_existing()
-            for name, function in _names.functions(self).items():
-                if not hasattr(self.module, name):
-                    self._patches.put(self.module, name, function)
-        except BaseException:
-            self.detach()
-            raise
-
-    def _refuse_second_layer(self) -> None:
+    def _take_places(self, simulate: int | None, simulate_capacity: int | None, simulate_addresses: str | None) -> None:
         for cls in self._seams.buffers:
-            base = _features.definer(cls, POINTER)
-            if base is not None:
-                there = type(vars(base)[POINTER]).__name__
-                raise HostHasMemoryError(f"{base.__name__}.{POINTER} is already a {there}: something else is plugged in to {self.name}")
+            self._refuse_second_layer(cls, POINTER)
+        self._patch_buffers()
+        self._patch_backends()
+        self._patch_images()
+        self._patch_functions()
+        for path in _array_seams.MPI_MODULES:
+            self._late.watch(path, self._mpi_came)
 
     def _patch_buffers(self) -> None:
         wrappers: dict[str, Callable[[Any], Any]] = {
@@ -108,8 +88,7 @@ class ArrayGeneration(HostAdapter):
         if _ablation.wanted("share"):
             for name in _array_seams.HANDS_OUT:
                 wrappers[name] = partial(_handed_out.hander, reason=name)
-        for cls, name, original in _features.places(self._seams.buffers, wrappers):
-            self._patches.put(cls, name, wrappers[name](original))
+        self._wrap(self._seams.buffers, wrappers)
         for cls in self._seams.buffers:
             self._patches.put(cls, POINTER, self._buffers.slot())
 
@@ -122,17 +101,14 @@ class ArrayGeneration(HostAdapter):
             wrappers["reduce"] = lambda original: _holds.reducer(original, thread, ours)
         if _ablation.wanted("mpi"):
             wrappers[_array_seams.ALLOCATES_FOR_MPI] = self._mpi_allocator
-        for cls, name, original in _features.places(self._seams.backends, wrappers):
-            self._patches.put(cls, name, wrappers[name](original))
+        self._wrap(self._seams.backends, wrappers)
 
     def _patch_images(self) -> None:
-        for cls, name, original in _features.places(self._extras.counted, ["__del__"]):
-            self._patches.put(cls, name, _counted.finalizer(original))
+        self._wrap(self._extras.counted, {"__del__": _counted.finalizer})
         wrappers: dict[str, Callable[[Any], Any]] = {"__del__": _counted.finalizer}
         if _ablation.wanted("upload"):
             wrappers["upload"] = _array_launches.uploader
-        for cls, name, original in _features.places(self._extras.images, wrappers):
-            self._patches.put(cls, name, wrappers[name](original))
+        self._wrap(self._extras.images, wrappers)
 
     def _patch_functions(self) -> None:
         to_dlpack = self._seams.to_dlpack
@@ -224,23 +200,14 @@ class ArrayGeneration(HostAdapter):
         if getattr(buffer, "_owned", True):
             self._buffers.counted.count(buffer, address_of(buffer.__dict__[POINTER]), buffer._nbytes, self._device_of_backend(buffer._backend).name, "mpi")
 
-    def detach(self) -> None:
-        with self._late:
-            self._detach()
+    # ---- plugging out
 
-    def _detach(self) -> None:
-        disturbed = self._patches.disturbed()
-        if disturbed:
-            raise RuntimeError(f"cannot unplug from {self.name}: {', '.join(disturbed)} was replaced by somebody else after install; take that out first")
-        self._buffers.give_all_back()
-        self._buffers.counted.forget()
-        for counted in self._counted.values():
-            counted.give_back()
+    def _give_memory_back(self) -> None:
+        super()._give_memory_back()
         self._caches.forget()
-        self._late.stop()
-        self._patches.undo()
-        _features.put_back_functions(self.module, self._replaced)
-        self._devices.forget()
+
+    def _host_memory(self) -> list[CountedBuffers]:
+        return list(self._counted.values())
 
     # ---- what the rest of the package asks
 
@@ -317,6 +284,3 @@ class ArrayGeneration(HostAdapter):
         if device is None:
             return self.current_device()
         return self.own_device(device) or self.own_name(str(device))
-
-    def _forget_images(self, address: int) -> None:
-        _images.forget_images(self._devices.backends(), address)

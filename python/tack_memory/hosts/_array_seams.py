@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from types import FunctionType
 from typing import NamedTuple
 
-from ._features import classes, definer, look_up, modules, subclasses
+from ._features import Needed, classes, definer, modules, subclasses
 from ._pointer_buffers import POINTER
 
 TYPE_CHECKING = False
@@ -122,38 +121,28 @@ def functions(module: ModuleType, name: str) -> list[Any]:
 
 def find(module: ModuleType) -> tuple[Seams | None, list[str]]:
     """The seams of a host, or None and the names of those that it lacks. Imports the host's own submodules, changes nothing."""
-    missing: list[str] = []
-
-    def need(path: str) -> Any:
-        found = look_up(module, path)
-        if found is None:
-            missing.append(f"{module.__name__}.{path}")
-        return found
-
-    memory_error = need("DeviceMemoryError")
-    array = need("lang.array:array")
-    allocate = need("lang.array:_allocate")
-    to_dlpack = need("lang.dlpack:to_dlpack")
-    exported = need("lang.dlpack:_exported")
-    current_backend = need("runtime.devices:current_backend")
-    gpu_backend = need("runtime.backend:GPUBackend")
+    need = Needed(module)
+    memory_error = need.look_up("DeviceMemoryError")
+    array = need.look_up("lang.array:array")
+    allocate = need.look_up("lang.array:_allocate")
+    to_dlpack = need.look_up("lang.dlpack:to_dlpack")
+    exported = need.look_up("lang.dlpack:_exported")
+    current_backend = need.look_up("runtime.devices:current_backend")
+    gpu_backend = need.look_up("runtime.backend:GPUBackend")
     if allocate is not None:
-        lacking = {"backend", "dtype", "shape"} - signature(allocate).parameters.keys()
-        missing += [f"{module.__name__}.lang.array:_allocate has no parameter {name!r}" for name in sorted(lacking)]
-
+        need.parameters(allocate, f"{module.__name__}.lang.array:_allocate", {"backend", "dtype", "shape"})
     buffers = {found: vendor for vendor in VENDORS for found in classes(module, vendor.buffer)}
     if not buffers:
-        missing.append(f"a class {' or '.join(vendor.buffer for vendor in VENDORS)} in {module.__name__}")
+        need.missing.append(f"a class {' or '.join(vendor.buffer for vendor in VENDORS)} in {module.__name__}")
     for buffer in buffers:
-        missing += [f"{buffer.__name__}.{name}" for name in _BUFFER_METHODS if definer(buffer, name) is None]
-        if not buffer.__dictoffset__:
-            missing.append(f"{buffer.__name__} keeps {POINTER} in __slots__, not in __dict__")
-    if array is not None and not array.__dictoffset__:
-        missing.append(f"{array.__name__} has __slots__ and no __dict__")
+        need.methods(buffer, _BUFFER_METHODS)
+        need.dictionary(buffer, f"keeps {POINTER} in __slots__, not in __dict__")
+    if array is not None:
+        need.dictionary(array, "has __slots__ and no __dict__")
     backends: tuple[type, ...] = ()
     if gpu_backend is not None:
         backends = (gpu_backend, *subclasses(gpu_backend))
-        missing += [f"{gpu_backend.__name__}.{name}" for name in _BACKEND_METHODS if not any(definer(one, name) for one in backends)]
-    if missing:
-        return None, missing
+        need.missing += [f"{gpu_backend.__name__}.{name}" for name in _BACKEND_METHODS if not any(definer(one, name) for one in backends)]
+    if need.missing:
+        return None, need.missing
     return Seams(module, memory_error, array, allocate, to_dlpack, exported, current_backend, buffers, backends), []

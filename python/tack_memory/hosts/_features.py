@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import sys
 from importlib import import_module
+from inspect import signature
 
 from .._logging import warning
 from .._native import _fast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import ModuleType
     from typing import Any
 
@@ -64,6 +65,35 @@ def places(classes: Iterable[type], names: Iterable[str]) -> list[tuple[type, st
 def definer(cls: type, name: str) -> type | None:
     """The class that defines a method; `object` does not count."""
     return next((base for base in cls.__mro__[:-1] if name in vars(base)), None)
+
+
+class Needed:
+    """Looks up what a host must have, and remembers what is missing, by the names that an error is to tell."""
+
+    def __init__(self, host: ModuleType) -> None:
+        self._host = host
+        self.missing: list[str] = []
+
+    def look_up(self, path: str) -> Any:
+        """As the function `look_up`; None: it is missing."""
+        found = look_up(self._host, path)
+        if found is None:
+            self.missing.append(f"{self._host.__name__}.{path}")
+        return found
+
+    def methods(self, cls: type, names: Iterable[str]) -> None:
+        """A class must define these, or have them from a base."""
+        self.missing += [f"{cls.__name__}.{name}" for name in names if definer(cls, name) is None]
+
+    def dictionary(self, cls: type, what: str) -> None:
+        """Objects of a class must have a `__dict__`. `what`: what is said of the class where they have none."""
+        if not cls.__dictoffset__:
+            self.missing.append(f"{cls.__name__} {what}")
+
+    def parameters(self, function: Callable[..., Any], name: str, wanted: set[str]) -> None:
+        """A function must have these parameters; `name` is what it is called in an error."""
+        lacking = wanted - signature(function).parameters.keys()
+        self.missing += [f"{name} has no parameter {one!r}" for one in sorted(lacking)]
 
 
 def subclasses(cls: type) -> list[type]:

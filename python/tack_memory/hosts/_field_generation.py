@@ -10,20 +10,19 @@ from functools import partial
 
 from .._logging import warning
 from .._native import SIM_LIBRARIES, _fast
-from . import _ablation, _counted, _features, _field_buffers, _field_launches, _field_seams, _holds, _host_access, _images, _names, _pointer_buffers
+from . import _ablation, _counted, _features, _field_buffers, _field_launches, _field_seams, _holds, _host_access, _images, _pointer_buffers
 from ._counted_arrays import CountedBuffers
 from ._field_simulated import SimulatedBuffers
+from ._generation import Generation
 from ._host_devices import HostDevices
-from ._late_modules import LateModules
 from ._library import kind_on_library
-from ._patches import Patches
 from ._payloads import pack_buffers
 from ._pointer_buffers import POINTER
-from ._protocol import HostAdapter, HostDevice, HostHasMemoryError, MissingSeamError
+from ._protocol import HostDevice, MissingSeamError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any, ClassVar
 
@@ -33,31 +32,26 @@ if TYPE_CHECKING:
 _EXPORTED_BEFORE = "exported before install"
 
 
-class FieldGeneration(HostAdapter):
+class FieldGeneration(Generation[_field_seams.Seams]):
     """A host with fields (`lang.field`), and backends of which one is current (`runtime.dispatch`)."""
 
     shape: ClassVar[str] = "field generation"
     simulates: ClassVar[bool] = True
+    _buffers: _field_buffers.GPUBuffers
 
     @classmethod
-    def missing_seams(cls, module: ModuleType) -> list[str]:
-        return _field_seams.find(module)[1]
+    def find_seams(cls, module: ModuleType) -> tuple[_field_seams.Seams | None, list[str]]:
+        return _field_seams.find(module)
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module)
-        seams, missing = _field_seams.find(module)
-        if seams is None:
-            raise MissingSeamError(f"{module.__name__} lacks {', '.join(missing)}")
-        self._seams = seams
-        self._patches = Patches()
         self._buffers = _field_buffers.GPUBuffers(self._device_of_buffer, self._forget_images)
         self._cpu: CountedBuffers | SimulatedBuffers | None = None
         self._metal: CountedBuffers | None = None
         self._classes: dict[type, Vendor] = {}  # the GPU buffer classes that are patched
         self._exportable: set[type] = set()  # the classes of memory that the host can share
-        self._replaced: dict[Any, Any] = {}  # functions of the host and what stands in their place
-        self._late = LateModules(module.__name__)
-        self._devices = HostDevices(self._ask, lambda: seams.dispatch._current_backend, self._buffers.leave_backend)
+        dispatch = self._seams.dispatch
+        self._devices = HostDevices(self._ask, lambda: dispatch._current_backend, self._buffers.leave_backend)
 
     @property
     def memory_error(self) -> type[BaseException] | None:
@@ -65,29 +59,21 @@ class FieldGeneration(HostAdapter):
 
     # ---- plugging in
 
-    def attach(self, *, simulate: int | None = None, simulate_capacity: int | None = None, simulate_addresses: str | None = None) -> None:
+    def _take_places(self, simulate: int | None, simulate_capacity: int | None, simulate_addresses: str | None) -> None:
         seams = self._seams
-        try:
-            if simulate is None and simulate_capacity is None:
-                self._cpu = CountedBuffers(seams.numpy_buffer, _field_seams.DATA, "cpu", base_is_foreign=True)
-            else:
-                from ._simulate import configure
+        if simulate is None and simulate_capacity is None:
+            self._cpu = CountedBuffers(seams.numpy_buffer, _field_seams.DATA, "cpu", base_is_foreign=True)
+        else:
+            from ._simulate import configure
 
-                self.simulated = configure(simulate, simulate_capacity, simulate_addresses)
-                self._cpu = SimulatedBuffers(seams.numpy_buffer, self.simulated)
-                self._patch_numpy_buffer(self._cpu)
-            self._patch_functions()
-            self._late.watch(_field_seams.CPU_MODULE, self._cpu_came)
-            self._late.watch(_field_seams.METAL_MODULE, self._metal_came)
-            for vendor in _field_seams.VENDORS:
-                self._late.watch(vendor.module, partial(self._vendor_came, vendor))
-            self._take_existing()
-            for name, function in _names.functions(self).items():
-                if not hasattr(self.module, name):
-                    self._patches.put(self.module, name, function)
-        except BaseException:
-            self.detach()
-            raise
+            self.simulated = configure(simulate, simulate_capacity, simulate_addresses)
+            self._cpu = SimulatedBuffers(seams.numpy_buffer, self.simulated)
+            self._patch_numpy_buffer(self._cpu)
+        self._patch_functions()
+        self._late.watch(_field_seams.CPU_MODULE, self._cpu_came)
+        self._late.watch(_field_seams.METAL_MODULE, self._metal_came)
+        for vendor in _field_seams.VENDORS:
+            self._late.watch(vendor.module, partial(self._vendor_came, vendor))
 
     def _patch_functions(self) -> None:
         seams = self._seams
@@ -181,16 +167,6 @@ class FieldGeneration(HostAdapter):
         expand = _field_launches.expander(self._seams.field, self._seams.texture, pin)
         return _fast.HostLaunch(original, array=self._seams.field, storage=storage, expand=expand, **options)
 
-    def _wrap(self, classes: Iterable[type], wrappers: Mapping[str, Callable[[Any], Any]]) -> None:
-        for cls, name, original in _features.places(classes, wrappers):
-            self._patches.put(cls, name, wrappers[name](original))
-
-    def _refuse_second_layer(self, cls: type, attribute: str) -> None:
-        base = _features.definer(cls, attribute)
-        if base is not None:
-            there = type(vars(base)[attribute]).__name__
-            raise HostHasMemoryError(f"{base.__name__}.{attribute} is already a {there}: something else is plugged in to {self.name}")
-
     def _take_existing(self) -> None:
         """Adopt what the host made before us. What is exported already stays where it is: its consumer keeps a pointer."""
         parts = [part for entry in list(self._seams.exported.values()) for part in entry]
@@ -225,28 +201,19 @@ class FieldGeneration(HostAdapter):
 
     # ---- plugging out
 
-    def detach(self) -> None:
-        with self._late:
-            self._detach()
-
     def _detach(self) -> None:
-        disturbed = self._patches.disturbed()
-        if disturbed:
-            raise RuntimeError(f"cannot unplug from {self.name}: {', '.join(disturbed)} was replaced by somebody else after install; take that out first")
-        if isinstance(self._cpu, SimulatedBuffers):
-            self._cpu.check_nothing_in_use()
-        self._buffers.give_all_back()
-        self._buffers.counted.forget()
-        for counted in (self._cpu, self._metal):
-            if counted is not None:
-                counted.give_back()
-        self._late.stop()
-        self._patches.undo()
-        _features.put_back_functions(self.module, self._replaced)
-        self._devices.forget()
+        super()._detach()
         if self.simulated is not None:
             _fast.set_memory_budget(None, self.simulated)
             self.simulated = None
+
+    def _give_memory_back(self) -> None:
+        if isinstance(self._cpu, SimulatedBuffers):
+            self._cpu.check_nothing_in_use()
+        super()._give_memory_back()
+
+    def _host_memory(self) -> list[CountedBuffers | SimulatedBuffers]:
+        return [one for one in (self._cpu, self._metal) if one is not None]
 
     # ---- what the rest of the package asks
 
@@ -326,6 +293,3 @@ class FieldGeneration(HostAdapter):
         context = _pointer_buffers.address_of(getattr(backend, "_context", None))
         stream = vendor.stream if isinstance(vendor.stream, int) else _pointer_buffers.address_of(getattr(backend, vendor.stream))
         return HostDevice(f"{kind}:{ordinal}", context, stream, vendor.how, None)
-
-    def _forget_images(self, address: int) -> None:
-        _images.forget_images(self._devices.backends(), address)

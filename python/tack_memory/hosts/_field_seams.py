@@ -5,10 +5,9 @@ The backends of such a host are modules of their own, imported when somebody fir
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import NamedTuple
 
-from ._features import definer, look_up
+from ._features import Needed, definer, look_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,35 +70,27 @@ class Seams(NamedTuple):
 
 def find(module: ModuleType) -> tuple[Seams | None, list[str]]:
     """The seams of a host; or None, and what is missing. Imports submodules of the host, changes nothing."""
-    missing: list[str] = []
-
-    def need(path: str) -> Any:
-        found = look_up(module, path)
-        if found is None:
-            missing.append(f"{module.__name__}.{path}")
-        return found
-
-    field = need("lang.field:Field")
-    device_buffer = need("lang.field:DeviceBuffer")
-    numpy_buffer = need("lang.field:NumpyBuffer")
-    texture = need("lang.field:Texture3D")
-    to_dlpack = need("lang.dlpack:field_to_dlpack")
-    exported = need("lang.dlpack:_prevent_gc")
-    create_pack_fields = need("runtime.kernel_utils:_create_pack_fields")
-    get_backend = need("runtime.dispatch:get_backend")
+    need = Needed(module)
+    field = need.look_up("lang.field:Field")
+    device_buffer = need.look_up("lang.field:DeviceBuffer")
+    numpy_buffer = need.look_up("lang.field:NumpyBuffer")
+    texture = need.look_up("lang.field:Texture3D")
+    to_dlpack = need.look_up("lang.dlpack:field_to_dlpack")
+    exported = need.look_up("lang.dlpack:_prevent_gc")
+    create_pack_fields = need.look_up("runtime.kernel_utils:_create_pack_fields")
+    get_backend = need.look_up("runtime.dispatch:get_backend")
     if numpy_buffer is not None:
-        missing += [f"{numpy_buffer.__name__}.{name}" for name in NUMPY_BUFFER_METHODS if definer(numpy_buffer, name) is None]
-        if not numpy_buffer.__dictoffset__:
-            missing.append(f"{numpy_buffer.__name__} keeps {DATA} in __slots__, not in __dict__")
-    if field is not None and not field.__dictoffset__:
-        missing.append(f"{field.__name__} has __slots__ and no __dict__")
+        need.methods(numpy_buffer, NUMPY_BUFFER_METHODS)
+        need.dictionary(numpy_buffer, f"keeps {DATA} in __slots__, not in __dict__")
+    if field is not None:
+        need.dictionary(field, "has __slots__ and no __dict__")
     dispatch = None
     if get_backend is not None:
         dispatch = look_up(module, "runtime:dispatch")
         if not hasattr(dispatch, "_current_backend"):
-            missing.append(f"{module.__name__}.runtime.dispatch:_current_backend")
-    if missing or dispatch is None:
-        return None, missing
+            need.missing.append(f"{module.__name__}.runtime.dispatch:_current_backend")
+    if need.missing or dispatch is None:
+        return None, need.missing
     return Seams(field, device_buffer, numpy_buffer, texture, to_dlpack, exported, create_pack_fields, dispatch), []
 
 
@@ -108,11 +99,12 @@ def backend_seams(module: ModuleType, name: str, methods: tuple[str, ...]) -> tu
     backend = vars(module).get(name)
     if not isinstance(backend, type):
         return None, [f"{module.__name__}.{name}"]
-    missing = [f"{name}.{method}" for method in methods if definer(backend, method) is None]
-    if "allocate_field" not in missing and definer(backend, "allocate_field") is not None:
-        lacking = {"dtype", "shape"} - signature(vars(definer(backend, "allocate_field"))["allocate_field"]).parameters.keys()
-        missing += [f"{name}.allocate_field has no parameter {parameter!r}" for parameter in sorted(lacking)]
-    return backend, missing
+    need = Needed(module)
+    need.methods(backend, methods)
+    place = definer(backend, "allocate_field")
+    if place is not None:
+        need.parameters(vars(place)["allocate_field"], f"{name}.allocate_field", {"dtype", "shape"})
+    return backend, need.missing
 
 
 def buffer_seams(module: ModuleType, name: str) -> tuple[type | None, list[str]]:
@@ -120,7 +112,7 @@ def buffer_seams(module: ModuleType, name: str) -> tuple[type | None, list[str]]
     buffer = vars(module).get(name)
     if not isinstance(buffer, type):
         return None, [f"{module.__name__}.{name}"]
-    missing = [f"{name}.{method}" for method in BUFFER_METHODS if definer(buffer, method) is None]
-    if not buffer.__dictoffset__:
-        missing.append(f"{name} keeps its pointer in __slots__, not in __dict__")
-    return buffer, missing
+    need = Needed(module)
+    need.methods(buffer, BUFFER_METHODS)
+    need.dictionary(buffer, "keeps its pointer in __slots__, not in __dict__")
+    return buffer, need.missing

@@ -15,6 +15,7 @@ from support import SoftDriver
 import tack_memory
 from tack_memory.hosts import sim_library
 
+pytest.register_assert_rewrite("plugging")
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from flavours import Flavour
-from test_host_install import attributes, same
+from plugging import attributes, same
 
 import tack_memory
 from tack_memory import _hosts, hosts

@@ -9,8 +9,10 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import plugging
 import pytest
 from flavours import Flavour
+from plugging import ADDED, attributes, same, take_out
 from support import KIB, MIB, SoftDriver
 
 import tack_memory
@@ -19,34 +21,13 @@ from tack_memory.hosts import HostHasMemoryError, MissingSeamError
 from tack_memory.hosts._features import places
 from tack_memory.hosts._pointer_buffers import ours
 
-ADDED = ("memory_info", "reset_peak_memory", "memory_peak", "set_memory_budget", "get_memory_budget", "memory_budget", "memory_report")
-
-
-def attributes(host: ModuleType) -> dict[tuple[str, str], Any]:
-    """Every attribute of every module of the host, and of every class in them."""
-    found: dict[tuple[str, str], Any] = {}
-    for name, module in list(sys.modules.items()):
-        if name == host.__name__ or name.startswith(f"{host.__name__}."):
-            for key, value in vars(module).items():
-                found[name, key] = value
-                if isinstance(value, type) and value.__module__.startswith(host.__name__):
-                    found.update({(f"{name}.{key}", own): method for own, method in vars(value).items()})
-    return found
-
-
-def same(left: dict[tuple[str, str], Any], right: dict[tuple[str, str], Any]) -> bool:
-    return left.keys() == right.keys() and all(left[key] is right[key] for key in left)
-
 
 @pytest.fixture
 def unplugged(bare: ModuleType) -> Iterator[ModuleType]:
     """Minihost not plugged in; the test may plug it in."""
     yield bare
     gc.collect()
-    try:
-        tack_memory.uninstall(bare)
-    except ValueError:
-        pass  # it is not plugged in
+    take_out(bare)
 
 
 def test_uninstall_leaves_every_attribute_as_it_was(unplugged: ModuleType, flavour: Flavour) -> None:
@@ -82,6 +63,22 @@ def test_a_method_is_wrapped_once_however_classes_inherit() -> None:
     assert found == {("First", "read"): a, ("First", "fill"): c, ("Second", "read"): a, ("Second", "fill"): b, ("Derived", "read"): b}
 
 
+def test_abstract_classes_stay_abstract(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is abstract in a host's class is so with us in its place: a class that is derived meanwhile must still define it."""
+    base = unplugged.runtime.backend.GPUBackend
+    names = ("execute", "wrap_ptr")  # of both kinds of what takes a method's place: in C and in Python
+    for name in names:
+        monkeypatch.setattr(getattr(base, name), "__isabstractmethod__", True, raising=False)
+    defined = dict.fromkeys(base.__abstractmethods__)
+    monkeypatch.setattr(base, "__abstractmethods__", base.__abstractmethods__ | set(names))  # as if they had been so from the beginning
+    tack_memory.install(unplugged)
+    assert all(vars(base)[name].__wrapped__ for name in names)
+    derived = type(base)("Derived", (base,), defined)
+    assert derived.__abstractmethods__ == set(names)
+    with pytest.raises(TypeError, match="abstract"):
+        derived(None, 0)
+
+
 def test_installing_twice_changes_nothing(unplugged: ModuleType, flavour: Flavour) -> None:
     tack_memory.install(unplugged)
     once = attributes(unplugged)
@@ -97,21 +94,12 @@ def test_the_host_gets_the_names_it_lacks(host: ModuleType, name: str) -> None:
 
 
 def test_an_attribute_of_the_host_is_never_replaced(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = object()
-    monkeypatch.setattr(unplugged, "memory_report", own, raising=False)
-    tack_memory.install(unplugged)
-    assert unplugged.memory_report is own
-    tack_memory.uninstall(unplugged)
-    assert unplugged.memory_report is own
+    plugging.check_own_name_stays(unplugged, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["memory_info", "set_memory_budget"])
 def test_a_host_that_counts_by_itself_is_left_alone(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(unplugged, name, lambda: None, raising=False)
-    before = attributes(unplugged)
-    with pytest.raises(HostHasMemoryError, match=name):
-        tack_memory.install(unplugged)
-    assert same(before, attributes(unplugged))
+    plugging.check_counting_by_itself_is_refused(unplugged, monkeypatch, name)
 
 
 @pytest.mark.parametrize("place", ["cuda_backend.CUDABuffer", "level_zero_backend.L0Buffer", "buffer.Buffer"])
@@ -119,10 +107,7 @@ def test_a_second_layer_is_refused(unplugged: ModuleType, monkeypatch: pytest.Mo
     module, _, name = place.partition(".")
     buffer = getattr(getattr(unplugged.runtime, module), name)
     monkeypatch.setattr(buffer, "_device_ptr", property(lambda self: 0), raising=False)
-    before = attributes(unplugged)
-    with pytest.raises(HostHasMemoryError, match="_device_ptr is already a property"):
-        tack_memory.install(unplugged)
-    assert same(before, attributes(unplugged))
+    plugging.check_install_is_refused(unplugged, HostHasMemoryError, "_device_ptr is already a property")
 
 
 @pytest.mark.parametrize(
@@ -139,14 +124,7 @@ def test_a_second_layer_is_refused(unplugged: ModuleType, monkeypatch: pytest.Mo
     ],
 )
 def test_a_missing_seam_is_named_and_nothing_is_touched(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch, owner: str, name: str) -> None:
-    place: Any = unplugged
-    for part in owner.split(".") if owner else ():
-        place = getattr(place, part)
-    monkeypatch.delattr(place, name)
-    before = attributes(unplugged)
-    with pytest.raises(MissingSeamError, match=name):
-        tack_memory.install(unplugged)
-    assert same(before, attributes(unplugged))
+    plugging.check_missing_seam_is_named(unplugged, monkeypatch, owner, name)
 
 
 def test_some_other_module_is_no_host() -> None:
@@ -162,10 +140,7 @@ def test_a_host_is_a_module(host: Any) -> None:
 
 @pytest.mark.parametrize("name", ["simulate", "simulate_capacity"])
 def test_simulate_needs_a_cpu_backend(unplugged: ModuleType, name: str) -> None:
-    before = attributes(unplugged)
-    with pytest.raises(ValueError, match="CPU backend"):
-        tack_memory.install(unplugged, **{name: "64 KiB"})
-    assert same(before, attributes(unplugged))
+    plugging.check_install_is_refused(unplugged, ValueError, "CPU backend", **{name: "64 KiB"})
 
 
 def test_uninstalling_what_is_not_plugged_in(unplugged: ModuleType) -> None:
@@ -184,36 +159,17 @@ def test_uninstall_is_refused_while_somebody_else_is_on_top(host: ModuleType, mo
 
 
 def test_uninstall_brings_everything_back_and_the_host_frees_it(unplugged: ModuleType, flavour: Flavour, soft: SoftDriver) -> None:
-    unplugged.synchronize()  # without pools the host frees late
-    live = soft.live()
-    tack_memory.install(unplugged)
-    values = [np.full(MIB, seed, np.uint8) for seed in range(6)]
-    with unplugged.memory_budget(2 * MIB):
-        arrays = [unplugged.asarray(one) for one in values]
-        assert unplugged.memory_info().spilled == 4 * MIB
-    tack_memory.uninstall(unplugged)
-    info = tack_memory.memory_info(flavour.device())
-    assert (info.in_use, info.spilled) == (0, 0)
-    assert all((array.numpy() == one).all() for array, one in zip(arrays, values, strict=True))
-    assert soft.live() == live + len(arrays)
-    del arrays
-    unplugged.synchronize()
-    assert soft.live() == live
+    def make(nbytes: int, value: int) -> Any:
+        return unplugged.asarray(np.full(nbytes, value, np.uint8))
+
+    # Without pools the host frees late: when it synchronizes.
+    plugging.check_everything_comes_back(unplugged, flavour.device(), soft, make, lambda array: array.numpy(), unplugged.synchronize)
 
 
 def test_uninstall_is_refused_when_not_everything_fits(unplugged: ModuleType, soft: SoftDriver) -> None:
-    tack_memory.install(unplugged)
-    soft.set("taken", soft.get("capacity.0") - 8 * MIB)
-    arrays = [unplugged.full(2 * MIB, seed, np.uint8) for seed in range(8)]
-    assert unplugged.memory_info().spilled
-    with pytest.raises(tack_memory.DeviceMemoryError):
-        tack_memory.uninstall(unplugged)
-    assert all((array.numpy() == seed).all() for seed, array in enumerate(arrays))
-    info = unplugged.memory_info()
-    assert info.in_use + info.spilled == 16 * MIB
-    del arrays[3:]
-    tack_memory.uninstall(unplugged)
-    assert all((array.numpy() == seed).all() for seed, array in enumerate(arrays))
+    plugging.check_uninstall_is_refused_where_not_everything_fits(
+        unplugged, soft, lambda nbytes, value: unplugged.full(nbytes, value, np.uint8), lambda array: array.numpy()
+    )
 
 
 def test_uninstall_is_refused_while_an_array_is_exported(unplugged: ModuleType) -> None:

@@ -1,14 +1,16 @@
-"""docs/hosts.md names every kind of hold and every seam that the code has."""
+"""docs/hosts.md names every kind of hold and every seam that the code has, and ARCHITECTURE.md every module of hosts."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from tack_memory import hosts
 from tack_memory.hosts import _array_seams, _images
 from tack_memory.hosts._ablation import KINDS
 
-DOCS = (Path(__file__).resolve().parents[3] / "docs" / "hosts.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
@@ -38,3 +40,16 @@ def test_every_seam_of_the_array_generation_is_in_its_tables() -> None:
     }
     told = " ".join(re.findall(r"`([^`]+)`", text))
     assert not [name for name in sorted(names) if not re.search(rf"\b{name}\b", told)]
+
+
+def test_every_module_is_in_the_architecture() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    modules = [path.stem for path in Path(hosts.__file__).parent.glob("_[a-z]*.py")]
+    assert len(modules) > 30
+    assert not [name for name in sorted(modules) if f"`{name}`" not in text]
+
+
+def test_every_test_that_shows_a_hold_exists() -> None:
+    folders = [path for path in (ROOT / "tests" / "py" / "hosts").rglob("*.py")]
+    named = set(re.findall(r"`(test_\w+\.py)`", DOCS))
+    assert named and named <= {path.name for path in folders} | {"test_cpu_threading.py"}  # that one is Tack's

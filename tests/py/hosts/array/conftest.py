@@ -9,6 +9,7 @@ from types import ModuleType
 import arrayworlds  # noqa: F401 (makes the host importable)
 import pytest
 from flavours import Flavour
+from plugging import take_out
 
 import tack_memory
 from tack_memory.hosts import sim_library
@@ -34,10 +35,7 @@ def array_unplugged(array_bare: ModuleType, flavour: Flavour) -> Iterator[Module
     for backend in list(array_bare.runtime.devices._backends.values()):
         backend._cache.clear()  # the buffers for scalars go with the kernels
         backend._tex_cache.clear()
-    try:
-        tack_memory.uninstall(array_bare)
-    except ValueError:
-        pass  # it is not plugged in
+    take_out(array_bare)
     for backend in list(array_bare.runtime.devices._backends.values()):
         backend.empty_cache()
 

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 from arrayworlds import array_script
 from flavours import FLAVOURS, Flavour
+from plugging import attributes, same
 from support import run_python
 
 import tack_memory
 from tack_memory.hosts import _array_seams
-
-
-def attributes(host: ModuleType) -> dict[tuple[str, str], Any]:
-    """Every attribute of every module of the host, and of every class in them."""
-    found: dict[tuple[str, str], Any] = {}
-    for name, module in list(sys.modules.items()):
-        if name == host.__name__ or name.startswith(f"{host.__name__}."):
-            for key, value in vars(module).items():
-                found[name, key] = value
-                if isinstance(value, type) and value.__module__.startswith(host.__name__):
-                    found.update({(f"{name}.{key}", own): method for own, method in vars(value).items()})
-    return found
-
-
-def same(left: dict[tuple[str, str], Any], right: dict[tuple[str, str], Any]) -> bool:
-    return left.keys() == right.keys() and all(left[key] is right[key] for key in left)
 
 
 def test_uninstall_leaves_every_attribute_as_it_was(array_unplugged: ModuleType, flavour: Flavour) -> None:

@@ -122,57 +122,58 @@ def test_spilling_takes_textures(host: ModuleType) -> None:
     assert tack_memory.spill(host.Texture3D(a)) == a.nbytes
 
 
-def test_no_image_of_other_memory_is_served_at_an_address_that_is_used_again(flavour: Flavour) -> None:
-    script = """
-        @ah.kernel(writes="out")
-        def total(image, out):
-            out[:] = image.sum()
+ADDRESSES_USED_AGAIN = """
+    @ah.kernel(writes="out")
+    def total(image, out):
+        out[:] = image.sum()
 
-        out, addresses = ah.zeros(1), []
-        for n in range(20):
-            a = ah.full((10, 10, 10), n)
-            addresses.append(a._buffer.device_ptr)
-            total(ah.Texture3D(a), out)
-            assert out[0] == 1000 * n
-            del a
-            tack_memory.synchronize(device)
-            tack_memory.empty_cache(device)
-        assert len(set(addresses)) < 20, "no address was used again: this shows nothing"
-        print("right")
-    """
-    done = run_python(array_script(flavour, script), TMSOFT_QUARANTINE="0")
-    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+    out, addresses = ah.zeros(1), []
+    gc.disable()
+
+{work}
+
+    for n in range(20):
+        one_with_an_image(n)
+        tack_memory.synchronize(device)
+        tack_memory.empty_cache(device)
+    assert len(set(addresses)) < 20, "no address was used again: this shows nothing"
+    print("right")
+"""
+"""Each `one_with_an_image(n)` makes an array of 1000 times n, and an image of it, and drops them; it notes the array's address."""
 
 
-def test_an_image_that_is_made_while_garbage_is_collected_goes_with_its_memory(flavour: Flavour) -> None:
-    """An object of a reference cycle launches in its destructor, after the array's buffer has had its own."""
-    script = """
-        @ah.kernel(writes="out")
-        def total(image, out):
-            out[:] = image.sum()
+@pytest.mark.parametrize(
+    "work",
+    [
+        """
+    def one_with_an_image(n):
+        a = ah.full((10, 10, 10), n)
+        addresses.append(a._buffer.device_ptr)
+        total(ah.Texture3D(a), out)
+        assert out[0] == 1000 * n
+        """,
+        # An object of a reference cycle launches in its destructor, after the array's buffer has had its own.
+        """
+    class Node:
+        def __init__(self, n):
+            self.array, self.cycle = ah.full((10, 10, 10), n), self
+        def __del__(self):
+            addresses.append(self.array._buffer.device_ptr)
+            total(ah.Texture3D(self.array), out)
 
-        class Node:
-            def __init__(self, n):
-                self.array, self.cycle = ah.full((10, 10, 10), n), self
-            def __del__(self):
-                addresses.append(self.array._buffer.device_ptr)
-                total(ah.Texture3D(self.array), out)
-
-        out, addresses = ah.zeros(1), []
-        gc.disable()
-        for n in range(20):
-            node = Node(n)
-            total(ah.Texture3D(node.array), out)
-            assert out[0] == 1000 * n
-            del node
-            gc.collect()
-            assert not backend._tex_cache and out[0] == 1000 * n
-            tack_memory.synchronize(device)
-            tack_memory.empty_cache(device)
-        assert len(set(addresses)) < 20, "no address was used again: this shows nothing"
-        print("right")
-    """
-    done = run_python(array_script(flavour, script), TMSOFT_QUARANTINE="0")
+    def one_with_an_image(n):
+        node = Node(n)
+        total(ah.Texture3D(node.array), out)
+        assert out[0] == 1000 * n
+        del node
+        gc.collect()
+        assert not backend._tex_cache and out[0] == 1000 * n
+        """,
+    ],
+    ids=["plain", "made while garbage is collected"],
+)
+def test_no_image_of_other_memory_is_served_at_an_address_that_is_used_again(flavour: Flavour, work: str) -> None:
+    done = run_python(array_script(flavour, ADDRESSES_USED_AGAIN.format(work=work)), TMSOFT_QUARANTINE="0")
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
 
 

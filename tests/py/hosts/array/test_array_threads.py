@@ -8,31 +8,10 @@ from typing import Any
 
 import numpy as np
 from flavours import Flavour
+from storms import LIMIT, SECONDS, Until, run_all
 from support import KIB, MIB, SoftDriver
 
 import tack_memory
-
-LIMIT = 120  # seconds; for a broken program
-
-
-def run_all(*works: Any) -> None:
-    """Run functions in threads of their own, and raise what one of them raised."""
-    failures: list[BaseException] = []
-
-    def guarded(work: Any) -> None:
-        try:
-            work()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert not [thread for thread in threads if thread.is_alive()], "a deadlock"
-    if failures:
-        raise failures[0]
 
 
 def test_a_spill_while_a_launch_has_the_hosts_lock(host: ModuleType, flavour: Flavour) -> None:
@@ -98,7 +77,7 @@ def test_emptying_the_hosts_cache_under_its_lock_while_launches_restore(host: Mo
 
 def test_threads_of_all_kinds_at_once(host: ModuleType, flavour: Flavour) -> None:
     """Two launch (views and objects among the arguments), one reads and writes, one changes the budget."""
-    size, done = 16 * KIB, threading.Event()
+    size, until = 16 * KIB, Until(SECONDS)
 
     @host.device_class
     class Mesh:
@@ -109,51 +88,46 @@ def test_threads_of_all_kinds_at_once(host: ModuleType, flavour: Flavour) -> Non
     def moved(mesh: Any, by: float, out: Any) -> None:
         out[:] = mesh.points + by
 
-    finished: list[int] = []
-
-    def launches(seed: int) -> None:
+    def launches(seed: int) -> Any:
         random = np.random.default_rng(seed)
         arrays = [host.full(size, n) for n in range(6)]
         oracle = [np.full(size, float(n)) for n in range(6)]
-        for _ in range(80):
+
+        def work() -> None:
             a, b = random.permutation(6)[:2]
             start = int(random.integers(size // 2))
             moved(Mesh(arrays[a][start : start + 100]), 2.0, arrays[b][start : start + 100])
             oracle[b][start : start + 100] = oracle[a][start : start + 100] + 2
             c = int(random.integers(6))
             assert (arrays[c].numpy() == oracle[c]).all()
-        finished.append(seed)
-        if len(finished) == 2:
-            done.set()
+            until.rounds += 1
 
-    def reads() -> None:
+        return work
+
+    def reads() -> Any:
         a = host.asarray(np.arange(float(size)))
         part = a[100:200]
-        while not done.is_set():
+
+        def work() -> None:
             host.copyto(part, 7)
             assert part.numpy().sum() == 700 and a[99] == 99 and a[200] == 200
 
-    def budgets() -> None:
+        return work
+
+    def budgets() -> Any:
         random = np.random.default_rng(9)
-        while not done.is_set():
+
+        def work() -> None:
             host.set_memory_budget(int(random.integers(1, 12)) * size * 8)
             tack_memory._fast.spill_all(flavour.device())
 
-    def either(work: Any) -> Any:
-        def run() -> None:
-            try:
-                work()
-            except BaseException:
-                done.set()
-                raise
-
-        return run
+        return work
 
     before = host.memory_info()
     try:
-        run_all(*(either(work) for work in (lambda: launches(1), lambda: launches(2), reads, budgets)))
+        run_all(*(until(work) for work in (launches(1), launches(2), reads(), budgets())), limit=SECONDS + LIMIT)
     finally:
         host.set_memory_budget(None)
-    assert len(finished) == 2
+    assert until.rounds, "nothing was launched"
     after = host.memory_info()
     assert after.spill_count > before.spill_count and after.restore_count > before.restore_count, "nothing was moved: this shows nothing"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import run_python
-from worlds import HOSTS, VENDORS, Vendor, cpu_script
+from worlds import HOSTS, VENDORS, Vendor, cpu_script, with_a_part
 
 import tack_memory
 from tack_memory.hosts import plugged
@@ -83,9 +83,7 @@ def test_what_was_simulated_is_known_at_another_install(cpu_host: ModuleType, ag
 def test_what_shared_memory_is_simulated_again_and_shares_it(cpu_host: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
     cpu_host.init("cpu")
     tack_memory.install(cpu_host, simulate=0)
-    field = cpu_host.full(cpu_host.f64, (100,), 5)
-    with tack_memory.hold(field):
-        part = cpu_host.field_from_ptr(field._buffer._data.ctypes.data + 80, cpu_host.f64, (10,))
+    field, part = with_a_part(cpu_host)
     tack_memory.uninstall(cpu_host)
     tack_memory.install(cpu_host, simulate=0)
     try:

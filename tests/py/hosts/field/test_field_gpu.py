@@ -9,33 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fieldkernels import over_arrays as kernels
 from support import KIB, MIB, SoftDriver, settle
 from worlds import VENDORS, Vendor
 
 import tack_memory
-from tack_memory.hosts import plugged, sim_library
+from tack_memory.hosts import sim_library
 
 CUDA_ONLY = pytest.mark.parametrize("vendor", VENDORS[:1], ids=lambda vendor: vendor.arch, indirect=True)
 """Of such hosts only the CUDA backend has memory that can be shared."""
-
-
-def kernels(host: ModuleType) -> Any:
-    @host.kernel
-    def axpy(x: Any, y: Any, out: Any, a: Any) -> None:
-        out[:] = a * x + y
-
-    @host.kernel
-    def shift(x: Any, by: Any) -> None:
-        x += by
-
-    return axpy, shift
-
-
-def buffer_of(host: ModuleType, field: Any) -> Any:
-    known = plugged(host.__name__)
-    assert known is not None
-    (mine,) = known.adapter.buffers_of(field) or ()
-    return mine
 
 
 def test_in_use_is_the_sum_of_the_fields(gpu: ModuleType, vendor: Vendor) -> None:

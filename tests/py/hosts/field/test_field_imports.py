@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fieldkernels import over_arrays, over_indexes
 from support import SoftDriver, settle
-from test_field_gpu import kernels as gpu_kernels
-from test_field_simulated import kernels
 from worlds import Vendor
 
 import tack_memory
@@ -32,7 +31,7 @@ def has_memory_of_ours(host: ModuleType, field: Any) -> bool:
 
 
 def test_on_the_cpu_it_is_not_counted(counted: ModuleType) -> None:
-    _, shift = kernels(counted)
+    _, shift = over_indexes(counted)
     before = counted.memory_info().in_use
     theirs = np.arange(float(SIZE))
     field = counted.from_dlpack(theirs)
@@ -48,7 +47,7 @@ def test_on_the_cpu_it_is_not_counted(counted: ModuleType) -> None:
 def test_on_a_simulated_device_it_stays_where_it_is(simulated: ModuleType) -> None:
     """With budget 0, under which all other memory goes after each launch."""
     host = simulated
-    axpy, shift = kernels(host)
+    axpy, shift = over_indexes(host)
     own, out = host.full(host.f64, (SIZE,), 3), host.zeros(host.f64, (SIZE,))
     tack_memory.spill(own, out)
     before = host.memory_info()
@@ -107,7 +106,7 @@ def their_address(gpu: ModuleType, vendor: Vendor) -> Iterator[int]:
 
 
 def test_device_memory_of_another_producer_stays_where_it_is(gpu: ModuleType, soft: SoftDriver, their_address: int) -> None:
-    axpy, shift = gpu_kernels(gpu)
+    axpy, shift = over_arrays(gpu)
     theirs = np.frombuffer((ctypes.c_char * NBYTES).from_address(their_address), np.float64)  # the software drivers' memory can be read by the host, too
     theirs[:] = np.arange(float(SIZE))
     live, before = soft.get("live"), gpu.memory_info()

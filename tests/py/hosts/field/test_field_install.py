@@ -13,30 +13,14 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import plugging
 import pytest
-from support import MIB, SoftDriver, run_python, settle
+from plugging import ADDED, attributes, same, take_out
+from support import SoftDriver, run_python, settle
 from worlds import HOSTS, VENDORS, Vendor
 
 import tack_memory
 from tack_memory.hosts import HostHasMemoryError, MissingSeamError, sim_library
-
-ADDED = ("memory_info", "reset_peak_memory", "memory_peak", "set_memory_budget", "get_memory_budget", "memory_budget", "memory_report")
-
-
-def attributes(host: ModuleType) -> dict[tuple[str, str], Any]:
-    """Every attribute of every module of the host, and of every class in them."""
-    found: dict[tuple[str, str], Any] = {}
-    for name, module in list(sys.modules.items()):
-        if name == host.__name__ or name.startswith(f"{host.__name__}."):
-            for key, value in vars(module).items():
-                found[name, key] = value
-                if isinstance(value, type) and value.__module__.startswith(host.__name__):
-                    found.update({(f"{name}.{key}", own): method for own, method in vars(value).items()})
-    return found
-
-
-def same(left: dict[tuple[str, str], Any], right: dict[tuple[str, str], Any]) -> bool:
-    return left.keys() == right.keys() and all(left[key] is right[key] for key in left)
 
 
 def import_all(host: ModuleType) -> None:
@@ -52,10 +36,7 @@ def unplugged(cpu_host: ModuleType) -> Iterator[ModuleType]:
     import_all(cpu_host)
     yield cpu_host
     gc.collect()
-    try:
-        tack_memory.uninstall(cpu_host)
-    except ValueError:
-        pass  # it is not plugged in
+    take_out(cpu_host)
 
 
 @pytest.mark.parametrize("options", [{}, {"simulate": 0}, {"simulate": "64 KiB", "simulate_addresses": "reuse"}, {"simulate_capacity": "64 MiB"}])
@@ -77,21 +58,12 @@ def test_the_host_gets_the_names_it_lacks(counted: ModuleType, name: str) -> Non
 
 
 def test_an_attribute_of_the_host_is_never_replaced(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = object()
-    monkeypatch.setattr(unplugged, "memory_report", own, raising=False)
-    tack_memory.install(unplugged)
-    assert unplugged.memory_report is own
-    tack_memory.uninstall(unplugged)
-    assert unplugged.memory_report is own
+    plugging.check_own_name_stays(unplugged, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["memory_info", "set_memory_budget"])
 def test_a_host_that_counts_by_itself_is_left_alone(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(unplugged, name, lambda: None, raising=False)
-    before = attributes(unplugged)
-    with pytest.raises(HostHasMemoryError, match=name):
-        tack_memory.install(unplugged)
-    assert same(before, attributes(unplugged))
+    plugging.check_counting_by_itself_is_refused(unplugged, monkeypatch, name)
 
 
 @pytest.mark.parametrize(
@@ -109,24 +81,13 @@ def test_a_host_that_counts_by_itself_is_left_alone(unplugged: ModuleType, monke
     ],
 )
 def test_a_missing_seam_is_named_and_nothing_is_touched(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch, place: str, name: str) -> None:
-    owner: Any = unplugged
-    for part in place.split("."):
-        owner = getattr(owner, part)
-    if name == "fill":
-        monkeypatch.delattr(unplugged.lang.field.DeviceBuffer, name)
-    monkeypatch.delattr(owner, name)
-    before = attributes(unplugged)
-    with pytest.raises(MissingSeamError, match=name):
-        tack_memory.install(unplugged)
-    assert same(before, attributes(unplugged))
+    also = (unplugged.lang.field.DeviceBuffer,) if name == "fill" else ()  # from which NumpyBuffer would have it
+    plugging.check_missing_seam_is_named(unplugged, monkeypatch, place, name, *also)
 
 
 def test_a_second_layer_is_refused(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unplugged.lang.field.NumpyBuffer, "_data", property(lambda self: None), raising=False)
-    before = attributes(unplugged)
-    with pytest.raises(HostHasMemoryError, match="_data is already a property"):
-        tack_memory.install(unplugged, simulate=0)
-    assert same(before, attributes(unplugged))
+    plugging.check_install_is_refused(unplugged, HostHasMemoryError, "_data is already a property", simulate=0)
 
 
 def test_uninstall_is_refused_while_somebody_else_is_on_top(unplugged: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,11 +176,8 @@ def test_a_late_backend_of_an_unknown_shape_is_left_alone_with_a_warning() -> No
     script = (
         LATE
         + """
-    import types
     fh.runtime.gpu = importlib.import_module("fieldhost.runtime.gpu")
     del fh.runtime.gpu.GPUBackend.reduce_field
-    from fieldhost.runtime.backend import Backend
-    del Backend.reduce_field
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         module = importlib.import_module("fieldhost.runtime.hip_backend")
@@ -238,36 +196,22 @@ def test_metal_is_counted_only() -> None:
     script = (
         LATE
         + """
-    import gc, types
-    import numpy as np
     from tack_memory.hosts import _field_seams
-    from fieldhost.lang.field import DeviceBuffer
-    from fieldhost.runtime.backend import Backend
     _field_seams.METAL_DEVICE = "cpu"
     tack_memory.uninstall(fh)
-
-    class MetalBuffer(DeviceBuffer):
-        def __init__(self, dtype, shape):
-            memory = bytearray(int(np.prod(shape)) * dtype.itemsize)  # stands for the object that Metal gives
-            self._view = np.frombuffer(memory, dtype).reshape(shape)
-
-    class MetalBackend(Backend):
-        name = "metal"
-        def allocate_field(self, dtype, shape, exportable=False):
-            return MetalBuffer(dtype.numpy_dtype, shape)
-
-    module = types.ModuleType("fieldhost.runtime.metal")
-    module.MetalBuffer, module.MetalBackend = MetalBuffer, MetalBackend
-    sys.modules[module.__name__] = module
-    old = MetalBackend().allocate_field(fh.f32, (100,))
+    fh.init("metal")
+    from fieldhost.runtime.metal import MetalBackend
+    old = fh.full(fh.f32, 100, 1)
     tack_memory.install(fh)
-    new = MetalBackend().allocate_field(fh.f32, (10,))
+    new = fh.full(fh.f32, 10, 2)
     assert tack_memory.memory_info("cpu").in_use == 440
+    old.reshape(10, 10)  # the same memory
+    assert tack_memory.memory_info("cpu").in_use == 440 and (old.sum(), new.sum()) == (100, 20)
     del old
     assert tack_memory.memory_info("cpu").in_use == 40
     tack_memory.uninstall(fh)
     assert tack_memory.memory_info("cpu").in_use == 0
-    assert not hasattr(MetalBackend.allocate_field, "__wrapped__") and list(vars(new)) == ["_view"]
+    assert not hasattr(MetalBackend.allocate_field, "__wrapped__") and list(vars(new._buffer)) == ["_view"]
     print("right")
     """
     )
@@ -286,10 +230,7 @@ def gpu_unplugged(gpu_bare: ModuleType, vendor: Vendor) -> Iterator[ModuleType]:
     yield gpu_bare
     gc.collect()
     gpu_bare.get_backend()._cache.clear()
-    try:
-        tack_memory.uninstall(gpu_bare)
-    except ValueError:
-        pass
+    take_out(gpu_bare)
 
 
 def test_uninstall_leaves_a_gpu_host_as_it_was(gpu_unplugged: ModuleType, vendor: Vendor) -> None:
@@ -305,33 +246,16 @@ def test_uninstall_leaves_a_gpu_host_as_it_was(gpu_unplugged: ModuleType, vendor
 
 
 def test_uninstall_brings_everything_back_and_the_host_frees_it(gpu_unplugged: ModuleType, vendor: Vendor, soft: SoftDriver) -> None:
-    settle()
-    live = soft.live()
-    tack_memory.install(gpu_unplugged)
-    with gpu_unplugged.memory_budget(2 * MIB):
-        fields = [gpu_unplugged.full(gpu_unplugged.u8, MIB, n) for n in range(6)]
-        assert gpu_unplugged.memory_info().spilled == 4 * MIB
-    tack_memory.uninstall(gpu_unplugged)
-    info = tack_memory.memory_info(vendor.device)
-    assert (info.in_use, info.spilled) == (0, 0)
-    assert [int(field.to_numpy()[-1]) for field in fields] == list(range(6))
-    assert soft.live() == live + 6
-    del fields
-    assert soft.live() == live
+    def make(nbytes: int, value: int) -> Any:
+        return gpu_unplugged.full(gpu_unplugged.u8, nbytes, value)
+
+    plugging.check_everything_comes_back(gpu_unplugged, vendor.device, soft, make, lambda field: field.to_numpy(), settle)
 
 
 def test_uninstall_is_refused_when_not_everything_fits(gpu_unplugged: ModuleType, soft: SoftDriver) -> None:
-    tack_memory.install(gpu_unplugged)
-    soft.live()  # what earlier tests freed is back
-    soft.set("taken", soft.get("capacity.0") - 8 * MIB)
-    fields = [gpu_unplugged.full(gpu_unplugged.u8, 2 * MIB, n) for n in range(8)]
-    with pytest.raises(tack_memory.DeviceMemoryError):
-        tack_memory.uninstall(gpu_unplugged)
-    assert [int(field.to_numpy()[-1]) for field in fields] == list(range(8))
-    assert gpu_unplugged.memory_info().footprint == 16 * MIB
-    del fields[2:]
-    tack_memory.uninstall(gpu_unplugged)
-    assert [int(field.to_numpy()[-1]) for field in fields] == [0, 1]
+    plugging.check_uninstall_is_refused_where_not_everything_fits(
+        gpu_unplugged, soft, lambda nbytes, value: gpu_unplugged.full(gpu_unplugged.u8, nbytes, value), lambda field: field.to_numpy()
+    )
 
 
 def test_gpu_fields_older_than_install(gpu_unplugged: ModuleType) -> None:

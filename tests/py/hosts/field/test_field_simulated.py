@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
-import time
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from fieldkernels import over_indexes as kernels
 from support import run_python
-from worlds import cpu_script
+from worlds import cpu_script, with_a_part
 
 import tack_memory
 from tack_memory.hosts import plugged
-
-
-def kernels(host: ModuleType) -> Any:
-    """Kernels that every host of this shape can compile: loops over plain indexes."""
-
-    @host.kernel
-    def axpy(x, y, out, a, n):  # type: ignore[no-untyped-def]
-        for i in range(n):
-            out[i] = a * x[i] + y[i]
-
-    @host.kernel
-    def shift(x, by, n):  # type: ignore[no-untyped-def]
-        for i in range(n):
-            x[i] = x[i] + by
-
-    return axpy, shift
 
 
 def restores(host: ModuleType) -> int:
@@ -292,9 +275,7 @@ def test_uninstall_is_refused_while_somebody_has_the_memory(cpu_host: ModuleType
 def test_fields_that_share_memory_share_it_after_uninstall(cpu_host: ModuleType) -> None:
     cpu_host.init("cpu")
     tack_memory.install(cpu_host, simulate=0)
-    field = cpu_host.full(cpu_host.f64, (100,), 5)
-    with tack_memory.hold(field):
-        part = cpu_host.field_from_ptr(field._buffer._data.ctypes.data + 80, cpu_host.f64, (10,))
+    field, part = with_a_part(cpu_host)
     tack_memory.uninstall(cpu_host)
     part._buffer._data[:] = 6
     assert field.to_numpy()[9:21].tolist() == [5, *[6] * 10, 5]
@@ -366,70 +347,3 @@ def test_the_end_of_a_launch_waits_for_no_other_launch(simulated: ModuleType) ->
     thread.join()
     assert ended == [True], "the launch beside it came back first"
     assert buffer_of(simulated, field).state == "spilled"
-
-
-def test_threads_that_launch_read_and_spill(simulated: ModuleType, simulated_device: str) -> None:
-    """Two launch, one reads, one spills by changing the budget. The same for a minute: tests/tack/storm.py."""
-    storm(simulated, simulated_device, seconds=2)
-
-
-def storm(host: ModuleType, device: str, seconds: float) -> None:
-    """Also run by tests/tack."""
-    axpy, shift = kernels(host)
-    size, failures, end = 64, [], time.monotonic() + seconds
-    rounds, before = [], tack_memory.memory_info(device)
-    constant = host.full(host.f64, (size,), 11)
-
-    def guarded(work: Any) -> Any:
-        def run() -> None:
-            try:
-                while time.monotonic() < end and not failures:
-                    work()
-            except BaseException as error:
-                failures.append(error)
-
-        return run
-
-    def launches() -> Any:
-        fields, expected = [host.full(host.f64, (size,), n) for n in range(4)], [float(n) for n in range(4)]
-
-        def work() -> None:
-            axpy(fields[0], fields[1], fields[2], 0.25, size)
-            expected[2] = 0.25 * expected[0] + expected[1]
-            shift(fields[0], 1.0, size)
-            expected[0] += 1
-            axpy(constant, fields[2], fields[3], 1.0, size)
-            expected[3] = 11 + expected[2]
-            assert (fields[3].to_numpy() == expected[3]).all()
-            rounds.append(None)
-
-        return work
-
-    def reads() -> None:
-        assert (constant.to_numpy() == 11).all()
-        assert constant._buffer._data.sum() == 11 * size
-
-    def spills() -> None:
-        for budget in (10 * 8 * size, 1, 3 * 8 * size):
-            tack_memory.set_memory_budget(budget, device)
-            time.sleep(0.0005)
-
-    # Compiled once before: the host's own compiling is not made for several threads.
-    axpy(constant, constant, host.zeros(host.f64, (size,)), 0.0, size)
-    shift(constant, 0.0, size)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
-    try:
-        threads = [threading.Thread(target=guarded(work)) for work in (launches(), launches(), reads, spills)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(seconds + 60)
-        assert not any(thread.is_alive() for thread in threads)
-    finally:
-        sys.setswitchinterval(interval)
-        tack_memory.set_memory_budget(1, device)
-    assert not failures, failures
-    after = tack_memory.memory_info(device)
-    assert rounds, "nothing was launched"
-    assert after.spill_count > before.spill_count and after.restore_count > before.restore_count, "nothing moved"

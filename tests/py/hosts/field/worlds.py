@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from textwrap import dedent
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import tack_memory
 
 HOSTS = Path(__file__).resolve().parents[1]
 
@@ -65,6 +68,13 @@ def gpu_script(vendor: Vendor, script: str, *, left_out: str = "") -> str:
 def cpu_script(script: str, *, left_out: str = "", addresses: str = "fresh") -> str:
     """A script after the lines that plug in to the host, whose CPU backend computes on a simulated device: what is not in use is spilled."""
     return dedent(_START + _CPU).format(hosts=str(HOSTS), left_out=left_out, addresses=addresses) + dedent(script)
+
+
+def with_a_part(host: ModuleType) -> tuple[Any, Any]:
+    """A field of the CPU backend, simulated, with 100 fives; and one over ten of them, made from their address."""
+    field = host.full(host.f64, (100,), 5)
+    with tack_memory.hold(field):
+        return field, host.field_from_ptr(field._buffer._data.ctypes.data + 80, host.f64, (10,))
 
 
 if str(HOSTS) not in sys.path:

@@ -12,6 +12,7 @@ that get NumPy arrays over the raw addresses which the backend has read from its
         out[:] = x * factor
 """
 
+from .lang.atomic_support import atomic_add
 from .lang.field import (
     ExportedMemory,
     Field,
@@ -29,6 +30,6 @@ from .lang.types import f32, f64, i32, i64, u8
 from .runtime.dispatch import get_backend, init
 
 __all__ = [
-    "ExportedMemory", "Field", "Texture3D", "data_oriented", "f32", "f64", "field", "field_from_ptr", "field_like", "from_dlpack", "full", "get_backend",
-    "i32", "i64", "init", "kernel", "texture3d", "u8", "zeros",
+    "ExportedMemory", "Field", "Texture3D", "atomic_add", "data_oriented", "f32", "f64", "field", "field_from_ptr", "field_like", "from_dlpack", "full",
+    "get_backend", "i32", "i64", "init", "kernel", "texture3d", "u8", "zeros",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .buffer import Buffer
+from .driver import DriverError
 from .grown import GrownBackend
 
 
@@ -55,7 +56,7 @@ class MetalBackend(GrownBackend):
     def synchronize_stream(self) -> None: ...
 
     def _allocate(self, nbytes: int) -> int:
-        raise NotImplementedError("a Metal buffer has an object, not an address")
+        raise DriverError("Metal gives no address: a buffer has an object")  # buffers of this class never ask
 
     def _free(self, pointer: int) -> None: ...
 

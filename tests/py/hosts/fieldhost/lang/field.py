@@ -1,5 +1,6 @@
 """Fields, and where their elements are kept."""
 
+import abc
 import copy
 import math
 from typing import Any, NamedTuple
@@ -9,22 +10,22 @@ import numpy as np
 from .types import ScalarType, f32, of_dtype
 
 
-class DeviceBuffer:
+class DeviceBuffer(abc.ABC):
     """What each backend's buffers can do."""
 
-    def from_numpy(self, values: np.ndarray) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def from_numpy(self, values: np.ndarray) -> None: ...
 
-    def to_numpy(self) -> np.ndarray:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def to_numpy(self) -> np.ndarray: ...
 
-    def fill(self, value: Any) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def fill(self, value: Any) -> None: ...
 
     @property
+    @abc.abstractmethod
     def nbytes(self) -> int:
         """Size in bytes."""
-        raise NotImplementedError
 
 
 class NumpyBuffer(DeviceBuffer):

@@ -1,24 +1,25 @@
 """What all backends have."""
 
+import abc
 from typing import Any
 
 from ..lang.types import ScalarType
 
 
-class Backend:
-    """One kind of device."""
+class Backend(abc.ABC):
+    """One kind of device. Where `supports_device_reductions` it has `reduce_field`, too."""
 
     name = "unknown"
     supports_device_reductions = False
 
+    @abc.abstractmethod
     def allocate_field(self, dtype: ScalarType, shape: tuple[int, ...], exportable: bool = False) -> Any:
-        raise NotImplementedError
+        """A new buffer of zeros."""
 
+    @abc.abstractmethod
     def wrap_ptr(self, ptr: Any, dtype: ScalarType, shape: tuple[int, ...]) -> Any:
-        raise NotImplementedError
+        """A buffer over memory that somebody else owns."""
 
+    @abc.abstractmethod
     def execute(self, kernel: Any, args: Any, kwargs: Any) -> None:
-        raise NotImplementedError
-
-    def reduce_field(self, field: Any, op: str) -> float:
-        raise NotImplementedError
+        """Launch."""

@@ -1,14 +1,11 @@
 """The CPU backend: kernels run on the arrays' own memory."""
 
-import ctypes
 from typing import Any
-
-import numpy as np
 
 from ..lang.field import Field, NumpyBuffer
 from ..lang.types import ScalarType
 from .backend import Backend
-from .kernel_utils import new_kernel_cache, resolve_variant, unwrapped, values_at
+from .kernel_utils import foreign_values, new_kernel_cache, resolve_variant, unwrapped, values_at
 
 
 class CompiledKernel:
@@ -38,11 +35,7 @@ class CPUBackend(Backend):
 
     def wrap_ptr(self, ptr: Any, dtype: ScalarType, shape: tuple[int, ...]) -> NumpyBuffer:
         buffer = NumpyBuffer.__new__(NumpyBuffer)
-        if isinstance(ptr, np.ndarray):
-            buffer._data = ptr.view(dtype.numpy_dtype).reshape(shape)
-        else:
-            nbytes = int(np.prod(shape)) * dtype.numpy_dtype.itemsize
-            buffer._data = np.frombuffer((ctypes.c_char * nbytes).from_address(int(ptr)), dtype.numpy_dtype).reshape(shape)
+        buffer._data = foreign_values(ptr, dtype.numpy_dtype, shape)
         return buffer
 
     def execute(self, kernel: Any, args: Any, kwargs: Any) -> None:

@@ -1,13 +1,12 @@
 """CUDA: memory is a CUdeviceptr, everything is on the legacy default stream, and each call is done when it returns."""
 
 import ctypes
-from typing import Any
 
 import numpy as np
 
 from ..lang.field import DeviceBuffer, ExportedMemory
 from ..lang.types import ScalarType
-from .gpu import Driver, GPUBackend
+from .gpu import Driver, GPUBackend, GPUBuffer, Pointer
 
 _GRANULARITY = 65536  # of memory that can be shared
 
@@ -15,14 +14,8 @@ driver: Driver
 _context = 0
 
 
-class CUdeviceptr:
+class CUdeviceptr(Pointer):
     """A pointer, as the binding gives it."""
-
-    def __init__(self, value: int = 0) -> None:
-        self._value = value
-
-    def __int__(self) -> int:
-        return self._value
 
 
 def _call(name: str, *arguments: object) -> None:
@@ -41,23 +34,14 @@ def _allocate(nbytes: int) -> tuple[int, CUdeviceptr]:
     return code, CUdeviceptr(pointer)
 
 
-class CUDABuffer(DeviceBuffer):
+class CUDABuffer(GPUBuffer):
     """Device memory."""
 
     def __init__(self, numpy_dtype: np.dtype, shape: tuple[int, ...]) -> None:
-        self._numpy_dtype, self._shape = np.dtype(numpy_dtype), shape
-        self._nbytes = int(np.prod(shape)) * self._numpy_dtype.itemsize
+        self._describe(numpy_dtype, shape)
         code, self._device_ptr = _allocate(self._nbytes)
         _check(code)
         _call("cuMemsetD8_v2", int(self._device_ptr), ctypes.c_ubyte(0), self._nbytes)
-
-    @property
-    def device_ptr(self) -> Any:
-        return self._device_ptr
-
-    @property
-    def address(self) -> int:
-        return int(self.device_ptr)
 
     def from_numpy(self, values: np.ndarray) -> None:
         values = np.ascontiguousarray(values, self._numpy_dtype)
@@ -67,13 +51,6 @@ class CUDABuffer(DeviceBuffer):
         values = np.empty(self._shape, self._numpy_dtype)
         _call("cuMemcpyDtoH_v2", values.ctypes.data, int(self._device_ptr), self._nbytes)
         return values
-
-    def fill(self, value: Any) -> None:
-        self.from_numpy(np.full(self._shape, value, self._numpy_dtype))
-
-    @property
-    def nbytes(self) -> int:
-        return self._nbytes
 
     def export_memory(self) -> ExportedMemory:
         """Copied once into memory that can be shared."""
@@ -89,20 +66,17 @@ class CUDABuffer(DeviceBuffer):
             driver("cuMemFree_v2", int(self._device_ptr))
 
 
-class ExportableCUDABuffer(DeviceBuffer):
+class ExportableCUDABuffer(GPUBuffer):
     """Device memory that other APIs can open. Whole pages of it."""
 
     def __init__(self, numpy_dtype: np.dtype, shape: tuple[int, ...]) -> None:
-        self._numpy_dtype, self._shape = np.dtype(numpy_dtype), shape
-        self._nbytes = int(np.prod(shape)) * self._numpy_dtype.itemsize
+        self._describe(numpy_dtype, shape)
         self._alloc_size = -(-max(self._nbytes, 1) // _GRANULARITY) * _GRANULARITY
         code, self._device_ptr = _allocate(self._alloc_size)
         _check(code)
         _call("cuMemsetD8_v2", int(self._device_ptr), ctypes.c_ubyte(0), self._alloc_size)
 
-    address, nbytes = CUDABuffer.address, CUDABuffer.nbytes
-    device_ptr = CUDABuffer.device_ptr
-    from_numpy, to_numpy, fill = CUDABuffer.from_numpy, CUDABuffer.to_numpy, CUDABuffer.fill
+    from_numpy, to_numpy = CUDABuffer.from_numpy, CUDABuffer.to_numpy
 
     def export_memory(self) -> ExportedMemory:
         return ExportedMemory("cuda", self._nbytes, int(self._device_ptr))  # the handle: here, the address itself
@@ -116,7 +90,7 @@ class ExportableCUDABuffer(DeviceBuffer):
 class CUDABackend(GPUBackend):
     """One CUDA device, in its primary context."""
 
-    name = "cuda"
+    name, buffer_class = "cuda", CUDABuffer
 
     def __init__(self, library: str, ordinal: int = 0) -> None:
         global driver, _context
@@ -131,16 +105,5 @@ class CUDABackend(GPUBackend):
     def wait(self) -> None:
         _call("cuCtxSynchronize")
 
-    def new_buffer(self, dtype: np.dtype, shape: tuple[int, ...]) -> CUDABuffer:
-        return CUDABuffer(dtype, shape)
-
     def allocate_field(self, dtype: ScalarType, shape: tuple[int, ...], exportable: bool = False) -> DeviceBuffer:
-        return (ExportableCUDABuffer if exportable else CUDABuffer)(dtype.numpy_dtype, shape)
-
-    def wrap_ptr(self, ptr: Any, dtype: ScalarType, shape: tuple[int, ...]) -> CUDABuffer:
-        buffer = CUDABuffer.__new__(CUDABuffer)
-        buffer._numpy_dtype, buffer._shape = dtype.numpy_dtype, shape
-        buffer._nbytes = int(np.prod(shape)) * buffer._numpy_dtype.itemsize
-        buffer._device_ptr = ptr
-        buffer._owned = False
-        return buffer
+        return ExportableCUDABuffer(dtype.numpy_dtype, shape) if exportable else super().allocate_field(dtype, shape)

@@ -10,6 +10,7 @@ _BACKENDS = {
     "cuda": ("cuda_backend", "CUDABackend"),
     "hip": ("hip_backend", "HIPBackend"),
     "level_zero": ("level_zero_backend", "LevelZeroBackend"),
+    "metal": ("metal", "MetalBackend"),
 }
 
 

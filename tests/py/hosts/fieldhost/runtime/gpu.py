@@ -1,12 +1,14 @@
-"""What the GPU backends of this host have in common: how launches bind addresses, texture images, and the loading of a driver."""
+"""What the GPU backends of this host have in common: pointers, how launches bind them, texture images, and the loading of a driver."""
 
+import abc
 import ctypes
 import os
 from typing import Any
 
 import numpy as np
 
-from ..lang.field import Field, Texture3D
+from ..lang.field import DeviceBuffer, Field, Texture3D
+from ..lang.types import ScalarType
 from .backend import Backend
 from .kernel_utils import _create_pack_fields, new_kernel_cache, resolve_variant, unwrapped, update_pack_fields, values_at
 
@@ -27,6 +29,41 @@ class Driver:
         result = ctypes.c_void_p()
         code = self(name, *arguments, ctypes.byref(result), *after)
         return code, result.value or 0
+
+
+class Pointer:
+    """An address, as a vendor's binding gives it: an object that becomes a number."""
+
+    def __init__(self, value: int = 0) -> None:
+        self._value = value
+
+    def __int__(self) -> int:
+        return self._value
+
+
+class GPUBuffer(DeviceBuffer):
+    """Device memory."""
+
+    _device_ptr: Any
+
+    def _describe(self, numpy_dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        self._numpy_dtype, self._shape = np.dtype(numpy_dtype), shape
+        self._nbytes = int(np.prod(shape)) * self._numpy_dtype.itemsize
+
+    @property
+    def device_ptr(self) -> Any:
+        return self._device_ptr
+
+    @property
+    def address(self) -> int:
+        return int(self.device_ptr)
+
+    def fill(self, value: Any) -> None:
+        self.from_numpy(np.full(self._shape, value, self._numpy_dtype))
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
 
 
 class CompiledGPUKernel:
@@ -62,16 +99,27 @@ class GPUBackend(Backend):
 
     supports_device_reductions = True
     driver: Driver
+    buffer_class: Any
 
     def __init__(self) -> None:
         self._cache = new_kernel_cache()
 
+    @abc.abstractmethod
     def wait(self) -> None:
         """For the device."""
-        raise NotImplementedError
 
     def new_buffer(self, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
-        raise NotImplementedError
+        return self.buffer_class(dtype, shape)
+
+    def allocate_field(self, dtype: ScalarType, shape: tuple[int, ...], exportable: bool = False) -> Any:
+        return self.new_buffer(dtype.numpy_dtype, shape)
+
+    def wrap_ptr(self, ptr: Any, dtype: ScalarType, shape: tuple[int, ...]) -> Any:
+        buffer = self.buffer_class.__new__(self.buffer_class)
+        buffer._describe(dtype.numpy_dtype, shape)
+        buffer._device_ptr = ptr
+        buffer._owned = False
+        return buffer
 
     def execute(self, kernel: Any, args: Any, kwargs: Any) -> None:
         def build(effective: tuple[Any, ...]) -> tuple[CompiledGPUKernel, list[Field]]:
@@ -80,8 +128,9 @@ class GPUBackend(Backend):
 
         variant, effective = resolve_variant(self, kernel, args, build)
         compiled, packs = variant.payload
-        update_pack_fields(packs, effective)
-        compiled(self, unwrapped(effective), packs)
+        with variant.dispatch_lock:
+            update_pack_fields(packs, effective)
+            compiled(self, unwrapped(effective), packs)
 
     def reduce_field(self, field: Any, op: str) -> float:
         """The result is a buffer, too; its address is read after the input's."""

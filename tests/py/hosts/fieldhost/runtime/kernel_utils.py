@@ -1,12 +1,14 @@
 """From a call to what is launched: arguments, compiled variants, buffers for scalars."""
 
 import ctypes
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..lang.atomic_support import check_atomic_alignment
 from ..lang.field import Field, Texture3D
 from ..lang.types import f64
 
@@ -16,6 +18,7 @@ class KernelVariant:
 
     def __init__(self, payload: Any) -> None:
         self.payload = payload
+        self.dispatch_lock = threading.Lock()  # launches of one variant take turns: they have its buffers for scalars in common
 
 
 def new_kernel_cache() -> Any:
@@ -30,8 +33,9 @@ def expand_templates(args: Any) -> tuple[Any, ...]:
 
 
 def resolve_variant(backend: Any, kernel: Any, args: Any, build: Callable[[Any], Any]) -> tuple[KernelVariant, tuple[Any, ...]]:
-    """The compiled variant for these arguments; it depends on which of them share memory, so addresses are compared here."""
+    """The compiled variant for these arguments; it depends on which of them share memory, so addresses are compared here, and looked at for atomics."""
     effective = expand_templates(args)
+    check_atomic_alignment(kernel, effective)
     spans = [(one._buffer.address, one._buffer.nbytes) for one in effective if isinstance(one, Field) and one._buffer.nbytes]
     disjoint = all(a + n <= b for (a, n), (b, _) in zip(sorted(spans), sorted(spans)[1:], strict=False))
     key = disjoint, tuple((type(one), getattr(one, "dtype", None)) for one in effective)
@@ -62,6 +66,11 @@ def values_at(address: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarr
     if not nbytes:
         return np.empty(shape, dtype)
     return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype).reshape(shape)
+
+
+def foreign_values(pointer: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """Somebody else's memory, given as an address or as a NumPy array."""
+    return pointer.view(dtype).reshape(shape) if isinstance(pointer, np.ndarray) else values_at(int(pointer), dtype, shape)
 
 
 def unwrapped(args: Any) -> list[Any]:

@@ -1,14 +1,14 @@
 """Level Zero: memory is a ctypes.c_void_p, and copies are on an immediate command list that is through with each when the call returns."""
 
 import ctypes
+import threading
 from ctypes import c_size_t, c_uint32, c_void_p
 from typing import Any
 
 import numpy as np
 
-from ..lang.field import DeviceBuffer
 from ..lang.types import ScalarType
-from .gpu import Driver, GPUBackend
+from .gpu import Driver, GPUBackend, GPUBuffer
 
 _CONTEXT, _QUEUE, _DEVICE_MEMORY = 0xD, 0xE, 0x15  # types of descriptions
 _SYNCHRONOUS = 1  # mode of a queue
@@ -29,13 +29,12 @@ def _check(code: int, what: str) -> None:
         raise RuntimeError(f"{what} failed with ze_result_t {code & 0xFFFFFFFF:#010x}")
 
 
-class L0Buffer(DeviceBuffer):
+class L0Buffer(GPUBuffer):
     """Device memory."""
 
     def __init__(self, backend: "LevelZeroBackend", numpy_dtype: np.dtype, shape: tuple[int, ...]) -> None:
         self._backend = backend
-        self._numpy_dtype, self._shape = np.dtype(numpy_dtype), shape
-        self._nbytes = int(np.prod(shape)) * self._numpy_dtype.itemsize
+        self._describe(numpy_dtype, shape)
         self._device_ptr = c_void_p()
         code, pointer = backend.driver.get(
             "zeMemAllocDevice", backend._context, _described(_DEVICE_MEMORY), c_size_t(max(self._nbytes, 1)), c_size_t(0), backend._device
@@ -43,10 +42,6 @@ class L0Buffer(DeviceBuffer):
         _check(code, "zeMemAllocDevice")
         self._device_ptr = c_void_p(pointer)
         self._copy_to_device(np.zeros(shape, self._numpy_dtype))
-
-    @property
-    def device_ptr(self) -> c_void_p:
-        return self._device_ptr
 
     @property
     def address(self) -> int:
@@ -64,13 +59,6 @@ class L0Buffer(DeviceBuffer):
         self._backend.copy(values.ctypes.data, self._device_ptr, self._nbytes)
         return values
 
-    def fill(self, value: Any) -> None:
-        self.from_numpy(np.full(self._shape, value, self._numpy_dtype))
-
-    @property
-    def nbytes(self) -> int:
-        return self._nbytes
-
     def __del__(self) -> None:
         if hasattr(self, "_device_ptr") and self._device_ptr and getattr(self, "_owned", True):
             self._backend.driver("zeMemFree", self._backend._context, self._device_ptr)
@@ -79,10 +67,11 @@ class L0Buffer(DeviceBuffer):
 class LevelZeroBackend(GPUBackend):
     """The first Level Zero device."""
 
-    name = "level_zero"
+    name, buffer_class = "level_zero", L0Buffer
 
     def __init__(self, library: str) -> None:
         super().__init__()
+        self._appending = threading.Lock()  # one thread at a time may append to a command list
         self.driver = driver = Driver(library)
         _check(driver("zeInit", 1), "zeInit")
         (parent,) = self._first("zeDriverGet")
@@ -100,9 +89,9 @@ class LevelZeroBackend(GPUBackend):
 
     def copy(self, destination: Any, source: Any, nbytes: int) -> None:
         if nbytes:
-            _check(
-                self.driver("zeCommandListAppendMemoryCopy", self._imm_cmd_list, destination, source, nbytes, None, 0, None), "zeCommandListAppendMemoryCopy"
-            )
+            with self._appending:
+                code = self.driver("zeCommandListAppendMemoryCopy", self._imm_cmd_list, destination, source, nbytes, None, 0, None)
+            _check(code, "zeCommandListAppendMemoryCopy")
 
     def wait(self) -> None:
         """Each call is done when it returns."""
@@ -110,14 +99,7 @@ class LevelZeroBackend(GPUBackend):
     def new_buffer(self, dtype: np.dtype, shape: tuple[int, ...]) -> L0Buffer:
         return L0Buffer(self, dtype, shape)
 
-    def allocate_field(self, dtype: ScalarType, shape: tuple[int, ...], exportable: bool = False) -> L0Buffer:
-        return L0Buffer(self, dtype.numpy_dtype, shape)
-
     def wrap_ptr(self, ptr: Any, dtype: ScalarType, shape: tuple[int, ...]) -> L0Buffer:
-        buffer = L0Buffer.__new__(L0Buffer)
+        buffer: L0Buffer = super().wrap_ptr(c_void_p(int(ptr)), dtype, shape)
         buffer._backend = self
-        buffer._numpy_dtype, buffer._shape = dtype.numpy_dtype, shape
-        buffer._nbytes = int(np.prod(shape)) * buffer._numpy_dtype.itemsize
-        buffer._device_ptr = c_void_p(int(ptr))
-        buffer._owned = False
         return buffer
