@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
@@ -223,6 +224,34 @@ func TestAdoptedMemoryIsFreedAsItWasMade(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestABlockWhoseFreeFailedHoldsUpNoOther: it waits for Synchronize, which tries again and tells of it; what is freed after it comes back as ever.
+func TestABlockWhoseFreeFailedHoldsUpNoOther(t *testing.T) {
+	r := open(t, settings{"pools": 0, "delay_us": 2000}, 0)
+	const n = 5000
+	free := func(fails int) {
+		block := r.Allocate(n)
+		require.NoError(t, r.Driver.Fill(block, []byte{1}, n)) // the device is busy with it, so the free must wait
+		if fails > 0 {
+			require.NoError(t, r.Software.Fail("cuMemFree_v2", fails, 999))
+		}
+		require.NoError(t, r.Driver.Free(gomem.Block{Address: block, Bytes: n}))
+	}
+	idle := func() {
+		require.Eventually(t, func() bool { waits, err := r.Driver.Reap(); return err == nil && !waits }, time.Minute, time.Millisecond)
+	}
+	free(1)
+	idle()
+	require.EqualValues(t, n, r.Driver.PendingFree(), "the one that failed")
+	require.NoError(t, r.Software.Fail("cuMemFree_v2", 0, 0))
+	for range 3 {
+		free(0)
+		idle()
+		assert.EqualValues(t, n, r.Driver.PendingFree(), "what came after it is back")
+	}
+	require.NoError(t, r.Driver.Synchronize())
+	assert.Zero(t, r.Driver.PendingFree())
 }
 
 // TestFreeOfWhatIsNoBlock: an address that the driver does not know is an error, reported once, and does not stay on the list.

@@ -138,6 +138,6 @@ tmo_status tmo_make_event(tmo_device *d, tmo_pending *node);
 tmo_status tmo_forget_events(tmo_device *d);            /* the context that they belong to is left */
 void tmo_append(tmo_device *d, tmo_pending *node);
 bool tmo_mark_late(tmo_device *d);                      /* gives those an event that got none at their free (a capture, for one); whether any but refused ones wait */
-tmo_pending *tmo_take_ready(tmo_device *d);             /* the head of the list, if its event has happened */
+tmo_pending *tmo_take_ready(tmo_device *d);             /* the first that was not refused, if its event has happened */
 tmo_pending *tmo_take_all(tmo_device *d);
 #endif

@@ -82,9 +82,11 @@ bool tmo_mark_late(tmo_device *d) {
 
 tmo_pending *tmo_take_ready(tmo_device *d) {
 	pthread_mutex_lock(&d->lock);
-	tmo_pending *node = d->first;
+	tmo_pending **link = &d->first;
+	while (*link && (*link)->refused) link = &(*link)->next;  /* these wait for tmo_synchronize, and nothing waits for them */
+	tmo_pending *node = *link;
 	if (node && (!node->recorded || TMO_CALL(d, event_query, node->event).code)) node = NULL;
-	if (node && !(d->first = node->next)) d->last = &d->first;
+	if (node && !(*link = node->next)) d->last = link;
 	pthread_mutex_unlock(&d->lock);
 	return node;
 }
