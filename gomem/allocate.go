@@ -167,6 +167,7 @@ func (d *Device) commitNew(r *Record, c *cold, how How) {
 	c.book, c.entered = bookInUse, r.Sequence
 	built := r.transition(Building, Resident)
 	b.bornLocked(n)
+	d.noteVictimLocked(r, c)
 	d.bornBytes += n
 	d.noteLocked(kind, r.Index, n, time.Time{})
 	b.unlock()

@@ -44,6 +44,7 @@ type Device struct {
 	moving    fifoLock // held by whoever moves or frees memory of this device
 
 	victims   victims     // guarded by moving
+	fullHost  fullHost    // for soft budgets: hostfull.go
 	admitting []uint32    // the buffers of the launch that is being admitted; guarded by moving
 	restoring *Record     // the buffer that gets device memory now; guarded by moving
 	marked    []candidate // victims that the holder of the turnstile waits for, in state Spilling; guarded by turnstile

@@ -119,6 +119,80 @@ func TestSoftBudgetGivesWayToWhatHostMemoryHasNoPlaceFor(t *testing.T) {
 	b.drop(x, y, z, w)
 }
 
+// As long as nothing can be spilled, an allocation above a soft budget looks at no victim again; as soon as something can, it goes.
+func TestHostMemoryThatIsUsedUpIsRemembered(t *testing.T) {
+	for name, change := range map[string]struct {
+		with func(b *bench, spilled uint32, exported uint32, release func())
+		goes func(spilled, exported, oldest uint32) uint32 // what makes room then
+	}{
+		"the limit is raised": {func(b *bench, _, _ uint32, _ func()) { b.pool.SetLimit(40 * kib) },
+			func(_, _, oldest uint32) uint32 { return oldest }},
+		"a copy is given back": {func(b *bench, spilled, _ uint32, _ func()) { b.drop(spilled) },
+			func(_, _, oldest uint32) uint32 { return oldest }},
+		"a small buffer is not exported any more": {func(_ *bench, _, _ uint32, release func()) { release() },
+			func(_, exported, _ uint32) uint32 { return exported }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, fakedriver.Options{})
+			b.pool.SetLimit(12 * kib)
+			spilled, exported, oldest := b.allocate(10*kib), b.allocate(kib), b.allocate(10*kib)
+			release := b.export(exported)
+			_, err := b.Spill(spilled, gomem.Wait{})
+			require.NoError(t, err)
+			indexes := []uint32{exported, oldest}
+			for range 300 {
+				indexes = append(indexes, b.allocate(10*kib))
+			}
+			_, _, err = b.SetBudget(20*kib, false, gomem.Wait{}) // which the exported one and 300 others pass
+			var full *gomem.MemoryError
+			require.ErrorAs(t, err, &full)
+			require.Equal(t, gomem.ReasonHost, full.Reason)
+			indexes = append(indexes, b.allocate(10*kib))
+			passes := b.VictimPasses()
+			for range 100 {
+				indexes = append(indexes, b.allocate(10*kib))
+			}
+			require.Equal(t, passes, b.VictimPasses())
+			require.EqualValues(t, 1, b.info().SpillCount)
+
+			change.with(b, spilled, exported, release)
+			indexes = append(indexes, b.allocate(10*kib))
+			require.Equal(t, gomem.Spilled, b.state(change.goes(spilled, exported, oldest)))
+			if name != "a small buffer is not exported any more" {
+				release()
+			}
+			if name != "a copy is given back" {
+				indexes = append(indexes, spilled)
+			}
+			for _, index := range indexes {
+				b.has(index, uint64(index))
+			}
+			b.drop(indexes...)
+		})
+	}
+}
+
+// The same for what was not there when host memory was seen to be used up: a buffer that is made or comes back, and whose copy is small enough.
+func TestSmallBufferGoesThoughHostMemoryIsUsedUpForOthers(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	b.pool.SetLimit(12 * kib)
+	b.budget(0, false)
+	large := []uint32{b.allocate(30 * kib), b.allocate(30 * kib)}
+	small := b.allocate(8 * kib)
+	large = append(large, b.allocate(30*kib))
+	require.Equal(t, gomem.Spilled, b.state(small))
+	b.use(small)
+	large = append(large, b.allocate(30*kib))
+	require.Equal(t, gomem.Spilled, b.state(small))
+	tiny := b.allocate(kib)
+	large = append(large, b.allocate(30*kib))
+	require.Equal(t, gomem.Spilled, b.state(tiny))
+	for _, index := range append(large, small, tiny) {
+		b.has(index, uint64(index))
+	}
+	b.drop(append(large, small, tiny)...)
+}
+
 // What host memory has no place for is not waited for: only launches on buffers that could go then are.
 func TestRefusedCopyIsNotWaitedFor(t *testing.T) {
 	b := open(t, fakedriver.Options{Capacity: 70 * kib}, func(o *gomem.Options) { o.MaxWait = time.Hour })

@@ -58,6 +58,8 @@ type HostPool struct {
 	limit  int64      // -1: the default rule
 	fault  func(nbytes uint64) error
 
+	refused refusedSizes // by the limit, since anything was given back last, or the limit rose
+
 	lists    [chunkClasses]chunkList // by class: chunks that have a block to give
 	chunks   map[uintptr]*chunk      // by address
 	bins     map[int]*idleUnit       // by class: idle blocks with a mapping of their own, the newest first
@@ -131,6 +133,7 @@ func (p *HostPool) getFromChunk(nbytes uint64, class int, size uint64, limit int
 		c, growth = p.chunkLocked(class, size) // it may have been given back itself
 	}
 	if p.used+p.pooled+growth > limit {
+		p.noteRefusalLocked(nbytes, limit)
 		return HostBlock{}, p.refusedLocked(nbytes, limit)
 	}
 	if c == nil {
@@ -191,6 +194,7 @@ func (p *HostPool) getBig(nbytes uint64, limit int64) (HostBlock, error) {
 	defer p.unlock()
 	if err != nil {
 		p.used -= int64(size)
+		p.refused = refusedSizes{}
 		return HostBlock{}, &HostMemoryError{Requested: int64(nbytes), Limit: limit, Used: p.used, Available: p.measuredLeft, Cause: err}
 	}
 	return p.handedOutLocked(memory, size), nil
@@ -216,6 +220,7 @@ func (p *HostPool) countBig(nbytes, size uint64, limit int64) (HostBlock, error)
 			p.pooled += int64(size)
 			p.keepLocked(warm)
 		}
+		p.noteRefusalLocked(nbytes, limit)
 		return HostBlock{}, p.refusedLocked(nbytes, limit)
 	}
 	if warm != nil {
@@ -279,6 +284,7 @@ func (p *HostPool) Put(b HostBlock) {
 	}
 	p.used -= int64(b.Bytes)
 	p.pooled += int64(b.Bytes)
+	p.refused = refusedSizes{}
 	if size := chunkBytes(b.Bytes); size != 0 {
 		c := p.chunks[b.Address&^(size-1)]
 		if c == nil || c.size != b.Bytes {
@@ -322,6 +328,7 @@ func (p *HostPool) SetLimit(bytes int64) {
 	defer p.unlock()
 	p.limit = max(bytes, -1)
 	p.measured = time.Time{}
+	p.refused = refusedSizes{}
 	if p.limit >= 0 {
 		p.shrinkLocked(p.limit)
 	}
@@ -339,10 +346,15 @@ func (p *HostPool) limitLocked() int64 {
 	if p.limit >= 0 {
 		return p.limit
 	}
-	now := p.now()
+	now, before := p.now(), p.measuredLimit
 	if !p.measured.IsZero() && now.Sub(p.measured) < measureFor {
 		return p.measuredLimit
 	}
+	defer func() {
+		if p.measuredLimit > before {
+			p.refused = refusedSizes{}
+		}
+	}()
 	p.measured = now
 	left, known := p.available()
 	if !known {
@@ -375,6 +387,11 @@ func (p *HostPool) handedOutLocked(memory unsafe.Pointer, size uint64) HostBlock
 // bytes that were.
 func (p *HostPool) shrinkLocked(target int64) (released int64) {
 	before := p.pooled
+	defer func() {
+		if p.pooled < before {
+			p.refused = refusedSizes{} // what shares a mapping with blocks in use was refused for want of the others' idle ones
+		}
+	}()
 	for p.used+p.pooled > target && p.idle.oldest != nil {
 		p.releaseLocked(p.idle.oldest)
 	}

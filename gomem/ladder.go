@@ -25,9 +25,12 @@ func (d *Device) reserveRoomLocked(nbytes int64, w Wait) error {
 		}
 		over, strict := b.InUse+b.Reserved+nbytes-b.Budget, b.Strict != 0
 		b.unlock()
-		room, err := d.spillBytesLocked(uint64(over), w, strict && !w.Nested)
-		if err != nil {
-			return err
+		var room room
+		if strict || w.Cancel.cancelled() || !d.hostIsFullLocked() {
+			var err error
+			if room, err = d.spillBytesLocked(uint64(over), w, strict && !w.Nested); err != nil {
+				return err
+			}
 		}
 		if room.left > 0 {
 			continue // bounded by progress: each round has fewer bytes left to spill

@@ -120,21 +120,26 @@ func (d *Device) spillBytesLocked(nbytes uint64, w Wait, mark bool) (room room, 
 		return room, nil
 	}
 	defer d.doneChoosingLocked()
+	sizes, complete := d.beginSizesLocked(), false
+	defer func() { sizes.end(complete) }()
 	for room.left < nbytes {
 		if w.Cancel.cancelled() {
 			return room, ErrCancelled
 		}
 		r, ok := d.nextVictimLocked()
 		if !ok {
+			complete = true
 			break
 		}
 		if room.full.has(r.Size) {
 			d.passLocked(r)
+			sizes.stays(r)
 			continue
 		}
 		m, err := d.spillLocked(r, w)
 		if err != nil || m.held {
 			d.passLocked(r)
+			sizes.stays(r)
 		}
 		if errors.As(err, &room.refused) {
 			room.full.add(r.Size)
@@ -273,6 +278,7 @@ func (d *Device) commitRestoreLocked(r *Record, began time.Time) (done bool) {
 		return false
 	}
 	b.RestoreCount++
+	d.noteVictimLocked(r, d.registry.cold(r.Index))
 	d.noteLocked(EventRestore, r.Index, int64(r.Size), began)
 	return true
 }

@@ -116,6 +116,36 @@ func benchmarkVictimChoice(b *testing.B, pattern string, n int) {
 	b.ReportMetric(float64(choices)/float64(max(len(withPass), 1)), "choices/pass")
 }
 
+// BenchmarkAllocateAboveBudgetWithoutHostMemory is an allocation that passes a soft budget because host memory has no place for any of so many buffers.
+func BenchmarkAllocateAboveBudgetWithoutHostMemory(b *testing.B) {
+	for _, n := range []int{4000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			pool := NewHostPool()
+			pool.SetLimit(1000)
+			d, err := NewDevice(&nowhere{}, Options{Movable: true, Pool: pool})
+			if err != nil {
+				b.Fatal(err)
+			}
+			allocate := func() uint32 {
+				index, err := d.Allocate(4096, AllocateOptions{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				return index
+			}
+			for range n {
+				allocate()
+			}
+			if _, _, err := d.SetBudget(0, false, Wait{}); err == nil {
+				b.Fatal("there must be no place for them")
+			}
+			for b.Loop() {
+				d.Drop(allocate())
+			}
+		})
+	}
+}
+
 // processorTime is what the calling thread has used of a processor. It costs far more than time.Now, but other programs do not count.
 func processorTime() time.Duration {
 	var t unix.Timespec

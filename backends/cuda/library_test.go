@@ -12,6 +12,7 @@ import (
 
 	"github.com/tack-memory/tack-memory/backends/cuda"
 	"github.com/tack-memory/tack-memory/backends/dl"
+	"github.com/tack-memory/tack-memory/backends/softdriver"
 	"github.com/tack-memory/tack-memory/gomem"
 	"github.com/tack-memory/tack-memory/tests/go/soft"
 )
@@ -218,15 +219,7 @@ func TestPoolsNotAllowed(t *testing.T) {
 
 // TestContextThatCannotBePutBack: who cannot leave the thread as it was reports that, and keeps no memory that the caller does not get.
 func TestContextThatCannotBePutBack(t *testing.T) {
-	extra := soft.Compile(t, "int cuCtxPopCurrent_v2(void **context) { return 999; }\nint cuCtxSetCurrent(void *context) { return 999; }\n")
-	_, software := library(t)
-	software.Reset()
-	require.NoError(t, software.Set("pools", 0))
-	defer software.Reset()
-	library, err := cuda.Load(soft.Patched{Loader: dl.System, Extra: extra, Hidden: ""}, []dl.Candidate{{Name: soft.Library(t, soft.CUDA)}})
-	require.NoError(t, err)
-	driver, err := library.Open("sim:0", 0)
-	require.NoError(t, err)
+	driver, software := patched(t, "int cuCtxPopCurrent_v2(void **context) { return 999; }\nint cuCtxSetCurrent(void *context) { return 999; }\n")
 	host := soft.NewHost(t, soft.Library(t, soft.CUDA))
 	onBareThread(host, func() {
 		clean := func() {
@@ -260,6 +253,69 @@ func TestContextThatCannotBePutBack(t *testing.T) {
 		clean()
 		host.Must("cuDevicePrimaryCtxRelease_v2", 0)
 	})
+}
+
+// patched is a device of the software driver with some functions of a test's own, without pools.
+func patched(t *testing.T, c string) (*cuda.Driver, *softdriver.Control) {
+	t.Helper()
+	_, software := library(t)
+	software.Reset()
+	t.Cleanup(software.Reset)
+	require.NoError(t, software.Set("pools", 0))
+	library, err := cuda.Load(soft.Patched{Loader: dl.System, Extra: soft.Compile(t, c)}, []dl.Candidate{{Name: soft.Library(t, soft.CUDA)}})
+	require.NoError(t, err)
+	driver, err := library.Open("sim:0", 0)
+	require.NoError(t, err)
+	return driver, software
+}
+
+// TestContextThatCannotBePopped is overwritten with the one before; only where that fails, too, the caller is told.
+func TestContextThatCannotBePopped(t *testing.T) {
+	driver, software := patched(t, "int cuCtxPopCurrent_v2(void **context) { return 999; }\n")
+	host := soft.NewHost(t, soft.Library(t, soft.CUDA))
+	onBareThread(host, func() {
+		address, err := driver.Allocate(100)
+		require.NoError(t, err)
+		assert.Zero(t, host.Ask("cuCtxGetCurrent"), "what was current before is current again")
+		calls := software.Calls("cuCtxSetCurrent")
+		require.Positive(t, calls)
+
+		require.NoError(t, software.Fail("cuCtxSetCurrent", 1, 201))
+		var failed *gomem.DriverError
+		require.ErrorAs(t, driver.Synchronize(), &failed)
+		assert.Equal(t, "cuCtxPopCurrent_v2", failed.Call, "which is what was wrong first")
+		assert.Equal(t, 999, failed.Code)
+		assert.Equal(t, calls+1, software.Calls("cuCtxSetCurrent"))
+		for host.Ask("cuCtxGetCurrent") != 0 {
+			host.Ask("cuCtxPopCurrent_v2")
+		}
+		require.NoError(t, driver.Synchronize())
+		require.NoError(t, driver.Free(gomem.Block{Address: address, Bytes: 100}))
+		require.NoError(t, driver.Close())
+	})
+}
+
+// TestStreamThatCannotBeWaitedFor: copies may be on their way to memory that the caller is about to give away, so the whole context is waited for. The
+// caller is told of the stream, whether that works or not.
+func TestStreamThatCannotBeWaitedFor(t *testing.T) {
+	for _, code := range []int{0, 201} {
+		// It fails twice. What it does later is not looked at: nothing is copied then.
+		driver, software := patched(t, "int cuStreamSynchronize(void *stream) { static int calls; return calls++ < 2 ? 999 : 0; }\n")
+		address, err := driver.Allocate(100)
+		require.NoError(t, err)
+		if code != 0 {
+			require.NoError(t, software.Fail("cuCtxSynchronize", 1, code))
+		}
+		calls := software.Calls("cuCtxSynchronize")
+		_, place := soft.Bytes(t, 100)
+		var failed *gomem.DriverError
+		require.ErrorAs(t, driver.CopyIn(address, place, 100), &failed)
+		assert.Equal(t, "cuStreamSynchronize", failed.Call)
+		assert.Equal(t, 999, failed.Code)
+		assert.Equal(t, calls+1, software.Calls("cuCtxSynchronize"))
+		require.NoError(t, driver.Free(gomem.Block{Address: address, Bytes: 100}))
+		require.NoError(t, driver.Close())
+	}
 }
 
 func TestStartFailures(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/tack-memory/tack-memory/backends/common"
 )
 
-// transfers are the library's copies and fills, for common.Copies: what is left of a driver's own, a call of C each.
+// transfers are the library's copies and fills, for common.Copies: what is left of a driver's own, a call of C each. Packages ordered and levelzero have
+// one each that look alike: the C types of a package (the device here) are its own in Go, so that no function of another package can take them.
 type transfers struct{ d *Driver }
 
 func (t transfers) CopyOut(host unsafe.Pointer, address, nbytes uint64) error {

@@ -56,6 +56,25 @@ func TestManySubmissions(t *testing.T) {
 	r.Free(a, 1000)
 }
 
+// TestWaitForTheOldestSubmissionFails: that ends the operation that needed its list, and no other.
+func TestWaitForTheOldestSubmissionFails(t *testing.T) {
+	r := open(t, settings{"api_version": version(4)}, 0)
+	a := r.Allocate(1000)
+	require.NoError(t, r.Software.Set("delay_us", 1000))
+	require.NoError(t, r.Software.Fail("zeFenceHostSynchronize", 1, unknown))
+	var err error
+	for i := 0; i < 5000 && err == nil; i++ {
+		err = r.Driver.Fill(a, []byte{1}, 1000)
+	}
+	var failed *gomem.DriverError
+	require.ErrorAs(t, err, &failed)
+	assert.Equal(t, "zeFenceHostSynchronize", failed.Call)
+	assert.Equal(t, unknown, failed.Code)
+	require.NoError(t, r.Driver.Fill(a, []byte{7}, 1000), "the next one waits, and goes on")
+	assert.Equal(t, byte(7), r.Read(a, 1000)[999])
+	r.Free(a, 1000)
+}
+
 func TestAskingMakesNoContext(t *testing.T) {
 	r := open(t, nil, 0)
 	memory, err := r.Driver.Memory()

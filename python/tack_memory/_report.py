@@ -73,9 +73,14 @@ class MemoryReport:
         TypeError
             `file` is no open text file.
         """
+        wrong = f"file must be an open text file (what print() writes to), not {type(file).__name__}"
         if file is not None and not callable(getattr(file, "write", None)):
-            raise TypeError(f"file must be an open text file (what print() writes to), not {type(file).__name__}")
-        print(self, file=sys.stdout if file is None else file)
+            raise TypeError(wrong)
+        text = str(self)
+        try:
+            print(text, file=sys.stdout if file is None else file)
+        except TypeError as error:  # a file of bytes, which only tells by its write
+            raise TypeError(f"{wrong}, which takes no str") from error
 
     def __str__(self) -> str:
         lines = [format_info(self.info)]

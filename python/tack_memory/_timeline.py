@@ -256,7 +256,8 @@ def record_timeline(device: Device = None, *, capacity: int = CAPACITY) -> Timel
     TypeError, ValueError
         The capacity is no int between 1 and 2**26; on entry: there is no such device.
     ForkError
-        On entry, in a forked child process, for any device: what happens is recorded below Python, where nothing runs there.
+        On entry, in a forked child process, for any device. The figures of the CPU go on there, as they are counted in C; events are kept by the
+        Go half of the library, and nothing of it can run in a forked child.
 
     Notes
     -----

@@ -40,7 +40,7 @@ SCRIPT = """
 
 
 def test_100_exits(device: str) -> None:
-    for round_ in range(100 if device == "sim:0" else 20):
+    for round_ in range(100):
         done = run_python(SCRIPT, timeout=60, device=device)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), f"exit {round_}"
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
 import warnings
+from collections.abc import Iterator
 
 import pytest
 from support import GIB, MIB, run_python
@@ -54,23 +58,34 @@ SCRIPT = """
     """
 
 
-def room(simulated: str) -> int:
-    """4 GiB, or less where the machine has not three times as much, which is said: the property is the same. Other vendors' devices do with 1 GiB."""
+WANTED = 4 * GIB
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """One test at a time has gigabytes, also where the tests of this file are shared out to several processes (`-n 2` without `--dist loadfile`)."""
+    with open(os.path.join(tempfile.gettempdir(), f"tack-memory-gigabytes.{os.getuid()}"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+        yield
+
+
+def room() -> int:
+    """4 GiB, or less where the machine has not three times as much, which is said: the property is the same."""
     with open("/proc/meminfo") as file:
         available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-    wanted = 4 * GIB if simulated == "sim" else GIB
-    found = max(256 * MIB, min(wanted, available // 3 // (256 * MIB) * (256 * MIB)))
-    if found < wanted:
-        warnings.warn(f"Ctrl-C was tried with {found // MIB} MiB, not {wanted // MIB}: this machine has {available // MIB} MiB left", stacklevel=2)
+    found = max(256 * MIB, min(WANTED, available // 3 // (256 * MIB) * (256 * MIB)))
+    if found < WANTED:
+        warnings.warn(f"Ctrl-C was tried with {found // MIB} MiB, not {WANTED // MIB}: this machine has {available // MIB} MiB left", stacklevel=2)
     return found
 
 
 # In pytest's summary, and not an error as other warnings are.
 @pytest.mark.filterwarnings("always:Ctrl-C was:UserWarning")
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("what", ["spill", "restore"])
 def test_ctrl_c_while_much_is_moved(what: str, simulated: str) -> None:
     """A second is long, but not for a machine that does three other things: one of three attempts must take less. All else holds in each attempt."""
-    nbytes = room(simulated)
+    nbytes = room()
     late: list[str] = []
     while len(late) < 3:
         done = run_python(SCRIPT, str(nbytes), what, simulated=simulated, TACK_MEMORY_SIM=str(nbytes * 5 // 4), TACK_MEMORY_CHECK="0")

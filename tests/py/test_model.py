@@ -288,7 +288,6 @@ class Model:
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_random_operations_agree_with_the_model(threads: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "DEVICE", device if device in REAL else device.replace(":0", ":1"))
-    operations = OPERATIONS if device == "sim:0" else OPERATIONS // 5
     print(f"replay with TACK_MEMORY_TEST_SEED={SEED}")
     sizes = [64 * KIB, 512 * KIB, 2 * MIB]
     started = memory_info(DEVICE)
@@ -299,7 +298,7 @@ def test_random_operations_agree_with_the_model(threads: int, device: str, monke
 
     def work(model: Model) -> None:
         try:
-            model.run(operations // threads)
+            model.run(OPERATIONS // threads)
         except BaseException as error:
             failures.append((model.log, error))
             model.mine.clear()

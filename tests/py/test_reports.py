@@ -64,6 +64,11 @@ def test_the_text_says_it_all(device: str) -> None:
     assert "<MemoryReport" in repr(memory_report(device))
 
 
+def test_a_file_of_bytes_is_refused_with_what_is_wanted(any_device: str) -> None:
+    with pytest.raises(TypeError, match="file must be an open text file .* not BytesIO, which takes no str"):
+        memory_report(any_device).print(io.BytesIO())  # type: ignore[arg-type]
+
+
 def test_an_empty_device_has_a_report_too(any_device: str) -> None:
     assert "no live buffers" in str(memory_report(any_device))
 

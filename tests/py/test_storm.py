@@ -88,8 +88,7 @@ SCRIPT = """
 
 
 def test_a_storm_of_16_threads_ends_and_loses_nothing(device: str) -> None:
-    seconds = 30 if device == "sim:0" else 8
-    done = run_python(SCRIPT, str(seconds), timeout=120, device=device, TACK_MEMORY_CHECK="0")
+    done = run_python(SCRIPT, "30", timeout=120, device=device, TACK_MEMORY_CHECK="0")
     assert done.stdout.strip() == "ended True" and done.returncode == 0, done.stdout + done.stderr
 
 

@@ -21,7 +21,6 @@ type flavour struct {
 	name string
 	*vendor
 	settings settings    // of the software driver, beside those that a test sets
-	trap     bool        // another flavour with one more of its vendor's traps: TestMatrix has fewer faults for each of its scenarios
 	real     *realDevice // of the vendor's own library, with no software driver to steer; nil where there is one
 }
 
@@ -30,19 +29,19 @@ type settings map[string]int64
 
 // flavours is all of them: one line each. Real devices are not among them: see TestReal.
 var flavours = []flavour{
-	{"cuda with pools", &cudaVendor, settings{"pools": 1}, false, nil},
-	{"cuda without pools", &cudaVendor, settings{"pools": 0}, false, nil},
-	{"hip with pools", &hipVendor, settings{"pools": 1}, false, nil},
-	{"hip without pools", &hipVendor, settings{"pools": 0, "driver_version": 70253211}, false, nil},
-	{"hip that frees late", &hipVendor, settings{"pools": 0, "late_free": 1}, true, nil},
-	{"level zero in order", &levelZeroVendor, settings{"sysman": 1}, false, nil},
-	{"level zero with a queue", &levelZeroVendor, settings{"api_version": 1<<16 | 6, "free_policies": 0}, false, nil},
-	{"hip with forgetful pools", &hipVendor, settings{"pools": 1, "ignore_threshold": 1, "driver_version": 70253211}, true, nil},
-	{"level zero without sysman", &levelZeroVendor, settings{"sysman": 0, "memory_modules": 0}, true, nil},
-	{"cpu", &cpuVendor, nil, false, nil},
-	{"metal", &metalVendor, nil, false, nil},
-	{"sim-cpu with fresh addresses", &simCPUFresh, nil, false, nil},
-	{"sim-cpu that reuses addresses", &simCPUReuse, nil, false, nil},
+	{"cuda with pools", &cudaVendor, settings{"pools": 1}, nil},
+	{"cuda without pools", &cudaVendor, settings{"pools": 0}, nil},
+	{"hip with pools", &hipVendor, settings{"pools": 1}, nil},
+	{"hip without pools", &hipVendor, settings{"pools": 0, "driver_version": 70253211}, nil},
+	{"hip that frees late", &hipVendor, settings{"pools": 0, "late_free": 1}, nil},
+	{"level zero in order", &levelZeroVendor, settings{"sysman": 1}, nil},
+	{"level zero with a queue", &levelZeroVendor, settings{"api_version": 1<<16 | 6, "free_policies": 0}, nil},
+	{"hip with forgetful pools", &hipVendor, settings{"pools": 1, "ignore_threshold": 1, "driver_version": 70253211}, nil},
+	{"level zero without sysman", &levelZeroVendor, settings{"sysman": 0, "memory_modules": 0}, nil},
+	{"cpu", &cpuVendor, nil, nil},
+	{"metal", &metalVendor, nil, nil},
+	{"sim-cpu with fresh addresses", &simCPUFresh, nil, nil},
+	{"sim-cpu that reuses addresses", &simCPUReuse, nil, nil},
 }
 
 // present is the flavours that the tests run on: all of these, or one real device.

@@ -62,8 +62,7 @@ func (s seen) note(states []string, function string) {
 	}
 }
 
-// TestMatrix is the matrix: see the package's comment. A flavour that is another with one more trap is led through all scenarios, too, but only the
-// first and the last call of each function fail there, and in one way: all of them would take as long as those of the flavours without a trap do.
+// TestMatrix is the matrix: see the package's comment. Every call of every function fails, on every flavour.
 func TestMatrix(t *testing.T) {
 	struck := newStruck()
 	forEach(t, func(t *testing.T, f flavour) {
@@ -100,7 +99,7 @@ func TestMatrix(t *testing.T) {
 func (b *bench) strikeEach(t *testing.T, s scenario, covered seen) (cases int) {
 	t.Helper()
 	for function, times := range b.trace(t, s) { // none where the target is never in the state in which it was to be dropped
-		for _, nth := range b.which(times) {
+		for nth := 1; nth <= times; nth++ {
 			for _, code := range b.codesOf(function, nth) {
 				b.untilReached(t, s, function, func() bool { return b.strike(t, s, fault{function, nth, code}, covered) })
 				cases++
@@ -126,24 +125,12 @@ func (b *bench) untilReached(t *testing.T, s scenario, function string, strike f
 	t.Fatalf("%v: the call of %s that was to fail was not made", s, function)
 }
 
-// which of a function's calls in a scenario are made to fail.
-func (b *bench) which(times int) []int {
-	if b.trap {
-		return slices.Compact([]int{1, times})
-	}
-	all := make([]int, times)
-	for i := range all {
-		all[i] = i + 1
-	}
-	return all
-}
-
 // codesOf is what a function is made to fail with: a code that says nothing to the core, and, for its first call, a full device.
 func (b *bench) codesOf(function string, nth int) []int {
 	switch {
 	case function == hostAllocator:
 		return []int{0}
-	case nth == 1 && !b.trap:
+	case nth == 1:
 		return []int{b.codes.other, b.codes.full}
 	}
 	return []int{b.codes.other}

@@ -1,10 +1,15 @@
 package conformance
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/tack-memory/tack-memory/backends/dl"
 )
@@ -13,7 +18,7 @@ import (
 // an operation that does not make one of its calls any more is noticed.
 type callers struct {
 	opening        []string // called when a library is loaded, and a device is looked for, opened, used for the first time, or closed
-	never          []string // only where others fail or are missing, so that no operation on a sound device calls it: the backends' own tests do
+	elsewhere      []string // called only where others fail, or where there is more work than here: the backend's own tests make it fail, which is looked for there
 	notOfTheDriver []string // not by one operation of the driver on a device that is in use (TestEveryCallFailsOnce)
 	notOfTheCore   []string // not by the operations of the core that TestMatrix has
 }
@@ -47,7 +52,10 @@ func (s *struck) requireAll(t *testing.T, beyond func(c callers) []string) {
 		if through < flavoursOf[vendor] {
 			continue
 		}
-		excused := slices.Concat(vendor.silent, vendor.calls.opening, vendor.calls.never, beyond(vendor.calls))
+		excused := slices.Concat(vendor.silent, vendor.calls.opening, vendor.calls.elsewhere, beyond(vendor.calls))
+		for _, function := range vendor.calls.elsewhere {
+			assert.Contains(t, testsOf(t, vendor), fmt.Sprintf("Fail(%q, ", function), "no test of the backend makes %s fail", function)
+		}
 		for _, symbol := range vendor.symbols {
 			if !slices.Contains(excused, symbol.Name) {
 				assert.True(t, s.functions[vendor][symbol.Name], "no call of %s was made to fail: does no operation call it any more?", symbol.Name)
@@ -58,4 +66,19 @@ func (s *struck) requireAll(t *testing.T, beyond func(c callers) []string) {
 			assert.True(t, known, "%s is no function of the symbol table: nothing is excused by it", name)
 		}
 	}
+}
+
+// testsOf is the text of a backend's own tests.
+func testsOf(t *testing.T, v *vendor) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "backends", v.abi, "*_test.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, "the tests of package %s", v.abi)
+	var text strings.Builder
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		text.Write(content)
+	}
+	return text.String()
 }

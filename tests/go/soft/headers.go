@@ -38,7 +38,7 @@ func HeaderFolders(t testing.TB, abi, variable string, generations ...string) []
 		folders = append(folders, found...)
 	}
 	if len(folders) == 0 {
-		t.Skipf("no header of the vendor here: name folders in %s, or run: make -C backends/softdriver headers ABIS=%s", variable, abi)
+		t.Skipf("no header of the vendor here: name folders in %s, set TACK_MEMORY_FETCH_HEADERS=1, or run: make -C backends/softdriver headers ABIS=%s", variable, abi)
 	}
 	return folders
 }
