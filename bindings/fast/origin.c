@@ -16,24 +16,22 @@ static struct {
 	uint32_t number;
 } remembered[REMEMBERED];
 
-/* The machinery of the host frameworks that are plugged in: a tuple of folders, each with its last slash; NULL: none. */
+/* This package, and the machinery of the host frameworks that are plugged in: a tuple of folders, each with its last slash; NULL: none yet. */
 static PyObject *skipped;
 
 /* Whether the code is of this package, or of a host's machinery: then its caller is what a person wants to know. */
-static bool is_ours(PyCodeObject *code)
+static bool is_machinery(PyCodeObject *code)
 {
-	static const char folder[] = "/tack_memory/";
 	Py_ssize_t length;
 	const char *name = PyUnicode_AsUTF8AndSize(code->co_filename, &length);
 	if (!name) {
 		PyErr_Clear();
 		return false;
 	}
-	if (strstr(name, folder)) return true;
 	for (Py_ssize_t i = 0, count = skipped ? PyTuple_GET_SIZE(skipped) : 0; i < count; i++) {
 		Py_ssize_t its;
-		const char *host = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(skipped, i), &its); /* cannot fail: set_origin_skip has asked */
-		if (its <= length && !memcmp(name, host, (size_t)its)) return true;
+		const char *folder = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(skipped, i), &its); /* cannot fail: set_origin_skip has asked */
+		if (its <= length && !memcmp(name, folder, (size_t)its)) return true;
 	}
 	return false;
 }
@@ -45,9 +43,9 @@ static PyFrameObject *calling_frame(void)
 	Py_XINCREF(frame);
 	while (frame) {
 		PyCodeObject *code = PyFrame_GetCode(frame);
-		bool ours = is_ours(code);
+		bool machinery = is_machinery(code);
 		Py_DECREF(code);
-		if (!ours) return frame;
+		if (!machinery) return frame;
 		PyFrameObject *back = PyFrame_GetBack(frame);
 		if (!back) return frame; /* nobody else: then the outermost */
 		Py_DECREF(frame);
@@ -138,6 +136,6 @@ int tm_origin_init(PyObject *module)
 PyMethodDef tm_origin_methods[] = {
 	{"set_origins", set_origins, METH_O, TM_DOC_SET_ORIGINS},
 	{"set_origin_skip", set_origin_skip, METH_O,
-		"set_origin_skip(folders, /)\n--\n\nCode in these folders (each with its last slash) is never an origin: its caller is. A host framework's machinery."},
+		"set_origin_skip(folders, /)\n--\n\nCode in these folders (each with its last slash) is never an origin: its caller is. This package, and the machinery of host frameworks."},
 	{NULL},
 };

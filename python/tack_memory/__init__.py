@@ -23,7 +23,7 @@ from ._arrays import hold, label, restore, spill
 from ._budget import get_memory_budget, memory_budget, set_memory_budget
 from ._devices import devices
 from ._errors import DeviceLostError, DeviceMemoryError, ForkError, Holder, StreamCaptureError
-from ._native import _fast
+from ._native import PACKAGE_FOLDER, _fast
 from ._version import __version__
 
 TYPE_CHECKING = False
@@ -155,5 +155,6 @@ _fast.configure(
     format_info_html=format_info_html,
     notify=_logging.drain,
 )
+_fast.set_origin_skip((PACKAGE_FOLDER,))
 _hosts.watch(_devices.default_device_changed)
 _auto.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import gc
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -414,6 +415,18 @@ def test_pending_frees_come_back_after_a_synchronize(steered: str, soft: Any) ->
     tack_memory.synchronize(steered)
     info = memory_info(steered)
     assert info.pending_free == 0
+
+
+def test_code_of_a_person_in_a_folder_of_our_name_is_an_origin(any_device: str, tmp_path: Path) -> None:
+    """Whose project, or checkout, lies in a folder "tack_memory" wants his own lines, not those of what called them."""
+    script = tmp_path / "tack_memory" / "app.py"
+    names: dict[str, Any] = {"device": any_device}
+    before = tack_memory.set_origins("line")
+    try:
+        exec(compile("import tack_memory\nbuffer = tack_memory.allocate(10, device)", str(script), "exec"), names)
+    finally:
+        tack_memory.set_origins(before)
+    assert names["buffer"].origin == f"{script}:2"
 
 
 def test_origins_are_recorded_where_they_are_on(any_device: str) -> None:

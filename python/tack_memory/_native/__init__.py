@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _FAST = __name__ + "._fast"
 
+PACKAGE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__path__[0])), "")
+"""The folder of this package, as the names of its code have it."""
+
 
 def _load(name: str, loader: Any, origin: str) -> ModuleType:
     """Makes a module of C. What importlib.util.module_from_spec would do; that module is as dear as everything else here together."""
@@ -64,4 +67,4 @@ if TYPE_CHECKING:
 else:
     _fast = _load_fast()
 
-__all__ = ["SIM_LIBRARIES", "_fast", "sim_library_path"]
+__all__ = ["PACKAGE_FOLDER", "SIM_LIBRARIES", "_fast", "sim_library_path"]

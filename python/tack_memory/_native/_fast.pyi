@@ -338,7 +338,7 @@ def instances_of(classes: tuple[type, ...], /) -> list[Any]:
 
 def set_origins(mode: Literal["off", "line"], /) -> str: ...
 def set_origin_skip(folders: tuple[str, ...], /) -> None:
-    """Code in these folders (each with its last slash) is never an origin: its caller is. A host framework's machinery."""
+    """Code in these folders (each with its last slash) is never an origin: its caller is. This package, and the machinery of host frameworks."""
 
 def alive() -> list[Buffer]:
     """The live Buffers (weak registry walked under the GIL); for reports and uninstall."""
