@@ -42,12 +42,17 @@ func (d *Device) Join(from, to uint64, w Wait) (err error) {
 	return d.joinFault(d.driver.Join(from, to), max(from, to))
 }
 
+// UnnamedStream stands for a stream that the calling thread has no name for: the per-thread default stream of another thread.
+const UnnamedStream = ^uint64(0)
+
 // Follow is the end of a launch whose work is queued on another stream: what the device does from now on comes after it (model: launch.leave). Only where
 // `over` is true may the buffers of the launch be moved or freed; they must stay held otherwise, for its work may still use them.
 //
 // Streams are joined. Where that fails, the host waits for that stream; where the driver does not know it any more, for the whole context: the work of a
 // stream that was destroyed goes on. What failed first is the error, also where the wait has made it good. Without `patient` nothing is waited for: the error
 // is ErrStillRuns then, and the caller asks again. w ends the waits but the last. On a device that is broken or lost nothing runs and nothing moves any more.
+//
+// Of UnnamedStream nothing can be asked: it is the whole context that is waited for.
 func (d *Device) Follow(stream uint64, patient bool, w Wait) (over bool, err error) {
 	over = true // by a panic as well
 	defer d.guard(&err)
@@ -55,6 +60,13 @@ func (d *Device) Follow(stream uint64, patient bool, w Wait) (over bool, err err
 		return true, err
 	}
 	watcher, watches := d.driver.(Watcher)
+	if stream == UnnamedStream {
+		if !watches || !patient {
+			return false, ErrStillRuns
+		}
+		err = d.driverFault(watcher.Finish())
+		return err == nil || d.unusable() != nil, err
+	}
 	if !watches || !watcher.JoinWaits() {
 		if err = d.joinFault(d.driver.Join(stream, 0), stream); err == nil || d.unusable() != nil {
 			return true, err

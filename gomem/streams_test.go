@@ -207,3 +207,33 @@ func TestACopyOnAStreamThatIsAlwaysFed(t *testing.T) {
 	feeder.Wait()
 	device.Drop(index)
 }
+
+// The per-thread stream of another thread has no name here: nothing but the whole context tells when its work is over.
+func TestAStreamWithoutANameIsFollowedByItsContext(t *testing.T) {
+	driver, device := watch(t)
+	joins := driver.Calls(fakedriver.Join)
+	over, err := device.Follow(gomem.UnnamedStream, false, gomem.Wait{})
+	require.ErrorIs(t, err, gomem.ErrStillRuns)
+	require.False(t, over)
+	require.Zero(t, driver.finishes)
+
+	driver.finishFail = errors.New("cannot")
+	over, err = device.Follow(gomem.UnnamedStream, true, gomem.Wait{})
+	require.ErrorIs(t, err, driver.finishFail)
+	require.False(t, over)
+
+	driver.finishFail = nil
+	over, err = device.Follow(gomem.UnnamedStream, true, gomem.Wait{})
+	require.NoError(t, err)
+	require.True(t, over)
+	require.Equal(t, 2, driver.finishes)
+	require.Equal(t, joins, driver.Calls(fakedriver.Join))
+	require.Zero(t, driver.asked.Load(), "another stream was asked for it")
+
+	device, err = gomem.NewDevice(fakedriver.New(fakedriver.Options{}), gomem.Options{Movable: true}) // it cannot look at streams
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = device.Close() })
+	over, err = device.Follow(gomem.UnnamedStream, true, gomem.Wait{})
+	require.ErrorIs(t, err, gomem.ErrStillRuns)
+	require.False(t, over, "nobody knows whether its work is over")
+}

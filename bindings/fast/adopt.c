@@ -257,10 +257,26 @@ static PyObject *disown(PyObject *module, PyObject *const *args, Py_ssize_t narg
 
 /* ---- wrap */
 
-/* Whether the buffer's bytes are on the device, from this address on. */
+/* Whether the buffer's bytes are on the device, from this address on: the same question as that of gomem.Device.lies. One that is marked for a waiting launch
+ * is spilling and stays where it is for as long as somebody holds it. */
 static bool lies_at(const tm_buffer *buffer, uint64_t address)
 {
-	return buffer->home && tm_word(buffer->home) == TM_RESIDENT && __atomic_load_n(&buffer->home->address, __ATOMIC_RELAXED) == address;
+	if (!buffer->home) return false;
+	uint32_t word = tm_word(buffer->home);
+	return (word == TM_RESIDENT || word == TM_SPILLING) && __atomic_load_n(&buffer->home->address, __ATOMIC_RELAXED) == address;
+}
+
+/* The view of our own memory that FIND has found, if the buffer is still there now that we have the GIL again: its index may be another buffer's, and its
+ * place, too. If not, the address is nobody's any more, and a view of it as of somebody else's memory would read what is put there next. */
+static PyObject *view_found(const tm_call *call)
+{
+	tm_buffer *found = call->index < tm_devices[call->device].capacity ? tm_devices[call->device].buffers[call->index] : NULL;
+	if (found && lies_at(found, call->address - call->offset) && call->offset <= found->nbytes && call->nbytes <= found->nbytes - call->offset)
+		return tm_view_new(found, call->offset, call->nbytes);
+	return PyErr_Format(PyExc_ValueError,
+		"wrap() found a buffer of ours at %p on %U that was moved or freed meanwhile; hold it for as long as its address is in use (Buffer.hold, launch), or take "
+		"a view of it (Buffer.view)",
+		(void *)(uintptr_t)call->address, tm_devices[call->device].name);
 }
 
 static PyObject *wrap(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
@@ -275,10 +291,7 @@ static PyObject *wrap(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
 	if (!tm_forked && nbytes) {
 		tm_call call = {.op = TM_OP_FIND, .device = (uint32_t)device, .address = address, .nbytes = (uint64_t)nbytes};
 		if (tm_perform(&call, TM_SHORT)) return NULL;
-		/* Our own memory, if the buffer is still there now that we have the GIL again: its index may be another buffer's, and its place, too. */
-		tm_buffer *found = call.result && call.index < tm_devices[device].capacity ? tm_devices[device].buffers[call.index] : NULL;
-		if (found && lies_at(found, address - call.offset) && call.offset <= found->nbytes && (uint64_t)nbytes <= found->nbytes - call.offset)
-			return tm_view_new(found, call.offset, (uint64_t)nbytes);
+		if (call.result) return view_found(&call);
 	}
 	return tm_view_foreign(address, (uint64_t)nbytes, (uint32_t)device, value[3]);
 }

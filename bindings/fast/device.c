@@ -129,10 +129,13 @@ uint64_t tm_stream_handle(int device, uint64_t handle)
 	return handle == 0 && tm_devices[device].has_default_stream ? 1 : handle;
 }
 
-/* CUDA's and HIP's handle 2 is another stream on each thread. What lasts longer than a call is used from any thread, and would be ordered by nothing. */
+/* CUDA's and HIP's handle 2. */
+bool tm_per_thread_stream(int device, uint64_t handle) { return handle == 2 && tm_devices[device].has_default_stream; }
+
+/* What lasts longer than a call, and than a block of one thread, is used from any thread, and would be ordered by nothing. */
 bool tm_lasting_stream(int device, uint64_t handle)
 {
-	if (handle != 2 || !tm_devices[device].has_default_stream) return true;
+	if (!tm_per_thread_stream(device, handle)) return true;
 	PyErr_Format(PyExc_ValueError, "stream 2 is the per-thread default stream, which is another one on each thread: %U needs a stream of its own, or 1, the legacy default stream",
 		tm_devices[device].name);
 	return false;

@@ -73,7 +73,8 @@
 	"stream : int, optional\n" \
 	"    Handle of the stream that the work is queued on: it begins after the restores, and a later spill is ordered after it.\n" \
 	"    Where streams cannot be joined (Level Zero, or after a fault), entering and leaving wait for what is queued. Ctrl-C ends\n" \
-	"    the wait; at the end of the block the buffers then stay held until the work is over.\n" \
+	"    the wait; at the end of the block the buffers then stay held until the work is over. 2 is the per-thread default stream of\n" \
+	"    CUDA and HIP, of the thread that enters: leave on the same one (else the whole context is waited for).\n" \
 	"\n" \
 	"Raises\n" \
 	"------\n" \
@@ -200,7 +201,7 @@
 	"Raises\n" \
 	"------\n" \
 	"ValueError, TypeError\n" \
-	"    Memory of which a part only is ours; wrong arguments.\n" \
+	"    Memory of which a part only is ours, or that of a buffer that another thread moves or frees just now: hold it. Wrong arguments.\n" \
 	"\n" \
 	"Notes\n" \
 	"-----\n" \

@@ -4,6 +4,8 @@
 #define TM_FAST_H
 #include "tm_shared.h"
 
+#define TM_UNNAMED_STREAM UINT64_MAX /* gomem.UnnamedStream */
+
 /* Not 0 in a forked child: the Go runtime has lost its threads there, so nothing may enter Go. */
 extern int tm_forked;
 /* Raises ForkError; needs the GIL. */
@@ -49,7 +51,8 @@ enum tm_op {
 	TM_OP_STREAM,         /* -> stream */
 	TM_OP_SET_STREAM,     /* context, stream */
 	TM_OP_JOIN,           /* stream = from, token = to */
-	TM_OP_FOLLOW,         /* stream, TM_PATIENT -> result = 1 where what was queued there is over, or comes before what the device does now; also at an error */
+	TM_OP_FOLLOW,         /* stream (or TM_UNNAMED_STREAM), TM_PATIENT -> result = 1 where what was queued there is over, or comes before what the device does
+	                       * now; also at an error */
 	TM_OP_INTERN,         /* memory = text of nbytes bytes -> label */
 	TM_OP_SET_LABEL,      /* index, label */
 	TM_OP_NOTICES,        /* -> text, JSON: what was noted since the last time, for Python's logger */

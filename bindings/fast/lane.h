@@ -46,6 +46,8 @@ int tm_resolve_device(PyObject *device);
 /* A size argument in bytes, or -1 with an exception. */
 int64_t tm_parse_size(PyObject *size, int device);
 uint64_t tm_stream_handle(int device, uint64_t handle);
+typedef struct tm_thread tm_thread; /* nested.c */
+bool tm_per_thread_stream(int device, uint64_t handle); /* whether it is another stream on each thread */
 bool tm_lasting_stream(int device, uint64_t handle); /* false with an exception: it cannot be used beyond the call */
 /* A plain int argument >= 0, or -1 with an exception that names it. */
 int64_t tm_parse_count(PyObject *value, const char *name);
@@ -72,8 +74,9 @@ void tm_release_anywhere(tm_call *call); /* on any thread, with or without the G
 bool tm_have_gil(void);
 /* TM_OP_FOLLOW, of call->device and call->stream: what comes before the end of a launch's holds. No Python code runs before it returns, but signal handlers
  * while it waits on the main thread; Ctrl-C ends the wait. True when a handler raised: the exception is set. Without may_wait it waits for nothing
- * (TM_LATER). call->notices and call->text are for the caller. */
-bool tm_follow(tm_call *call, bool may_wait);
+ * (TM_LATER). call->notices and call->text are for the caller. `thread` is the one that the launch was entered on: of a per-thread stream of another thread
+ * nothing can be asked, and the whole context is waited for. */
+bool tm_follow(tm_call *call, const tm_thread *thread, bool may_wait);
 
 int tm_errors_init(PyObject *module);
 PyObject *tm_errors_configure(PyObject *memory_error, PyObject *lost_error, PyObject *fork_error, PyObject *capture_error);
@@ -102,10 +105,12 @@ static inline bool tm_finalizing(void)
 
 /* ---- launches and holds that a thread has open (nested.c) */
 
-typedef struct tm_thread tm_thread;
 /* Counts one more for the calling thread; give the result to tm_thread_leave, on any thread. NULL: no memory (nothing is counted). */
 tm_thread *tm_thread_enter(void);
 void tm_thread_leave(tm_thread *thread);
+bool tm_thread_is_this(const tm_thread *thread);
+tm_thread *tm_thread_keep(tm_thread *thread); /* one more reference, so that no other thread gets its address; NULL stays NULL */
+void tm_thread_let_go(tm_thread *thread);
 /* The same for enter_launch and leave_launch, which have nothing to remember the thread in. */
 void tm_thread_enter_plain(void);
 void tm_thread_leave_plain(void);
@@ -230,7 +235,7 @@ int tm_pass_leave(PyObject *const *items, Py_ssize_t count);
 /* Lowers all counts of a launch whose work is on another stream, once that work is over or comes before what the device does from now on: 0, or -1 with an
  * exception. Where neither can be had (the driver fails, Ctrl-C ended the wait) the counts stay, and so do the items: launch_end.c. may_wait is false in a
  * destructor. */
-int tm_pass_leave_stream(PyObject *const *items, Py_ssize_t count, uint32_t device, uint64_t stream, bool may_wait);
+int tm_pass_leave_stream(PyObject *const *items, Py_ssize_t count, uint32_t device, uint64_t stream, tm_thread *thread, bool may_wait);
 /* Launches that were left so. To end those that are over by now: it waits for nothing, keeps an exception that is set, and may run Python code. */
 extern uint32_t tm_late_launches;
 void tm_settle_late_launches(void);

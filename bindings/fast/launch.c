@@ -372,7 +372,7 @@ static int leave(tm_launch *launch, bool may_wait)
 {
 	launch->state = LEAVING;
 	if (!launch->has_stream || !Py_SIZE(launch) || tm_forked) return end(launch);
-	int failed = tm_pass_leave_stream(launch->items, Py_SIZE(launch), launch->device, launch->stream, may_wait);
+	int failed = tm_pass_leave_stream(launch->items, Py_SIZE(launch), launch->device, launch->stream, launch->thread, may_wait);
 	tm_thread_leave(launch->thread);
 	launch->thread = NULL;
 	launch->state = OUT;

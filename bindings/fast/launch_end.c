@@ -12,6 +12,7 @@
 typedef struct late {
 	struct late *next;
 	uint64_t stream;
+	tm_thread *thread; /* that it was entered on, a reference: nobody else can ask for a per-thread stream. NULL: no memory for it, so such a launch stays */
 	uint32_t device;
 	Py_ssize_t count;
 	PyObject *items[];
@@ -28,7 +29,7 @@ static void keep(late *launch)
 }
 
 /* The launch is late: its counts, and references to its items, are kept from now on. */
-static void be_late(PyObject *const *items, Py_ssize_t count, uint32_t device, uint64_t stream)
+static void be_late(PyObject *const *items, Py_ssize_t count, uint32_t device, uint64_t stream, tm_thread *thread)
 {
 	late *launch = malloc(sizeof *launch + (size_t)count * sizeof *items);
 	for (Py_ssize_t i = 0; i < count; i++) {
@@ -37,6 +38,7 @@ static void be_late(PyObject *const *items, Py_ssize_t count, uint32_t device, u
 	}
 	if (launch) {
 		launch->stream = stream;
+		launch->thread = tm_thread_keep(thread);
 		launch->device = device;
 		launch->count = count;
 		keep(launch);
@@ -48,13 +50,13 @@ static void be_late(PyObject *const *items, Py_ssize_t count, uint32_t device, u
 	tmReport(device, text);
 }
 
-int tm_pass_leave_stream(PyObject *const *items, Py_ssize_t count, uint32_t device, uint64_t stream, bool may_wait)
+int tm_pass_leave_stream(PyObject *const *items, Py_ssize_t count, uint32_t device, uint64_t stream, tm_thread *thread, bool may_wait)
 {
 	tm_call call = {.device = device, .stream = tm_stream_handle((int)device, stream)};
-	bool raised = tm_follow(&call, may_wait);
+	bool raised = tm_follow(&call, thread, may_wait);
 	int failed = raised ? -1 : 0;
 	if (TM_UNLIKELY(!call.result && !tm_forked)) { /* in a child that a signal handler made, nothing is moved any more */
-		be_late(items, count, device, stream);
+		be_late(items, count, device, stream, thread);
 		call.notices = 1;
 	} else {
 		PyObject *type, *value, *traceback;
@@ -82,7 +84,7 @@ void tm_settle_late_launches(void)
 		late *launch = todo;
 		todo = todo->next;
 		tm_call call = {.device = launch->device, .stream = tm_stream_handle((int)launch->device, launch->stream)};
-		if (!tm_forked) tm_follow(&call, false);
+		if (!tm_forked) tm_follow(&call, launch->thread, false);
 		free(call.text); /* it was told when the launch became late */
 		if (!call.result) {
 			keep(launch);
@@ -90,6 +92,7 @@ void tm_settle_late_launches(void)
 		}
 		if (tm_pass_leave(launch->items, launch->count)) PyErr_WriteUnraisable(NULL);
 		for (Py_ssize_t i = 0; i < launch->count; i++) Py_DECREF(launch->items[i]);
+		tm_thread_let_go(launch->thread);
 		free(launch);
 	}
 	PyErr_Restore(type, value, traceback);

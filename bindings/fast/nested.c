@@ -67,6 +67,19 @@ tm_thread *tm_thread_enter(void)
 	return thread;
 }
 
+tm_thread *tm_thread_keep(tm_thread *thread)
+{
+	if (thread) __atomic_fetch_add(&thread->references, 1, __ATOMIC_RELAXED);
+	return thread;
+}
+
+void tm_thread_let_go(tm_thread *thread)
+{
+	if (thread) unreference(thread);
+}
+
+bool tm_thread_is_this(const tm_thread *thread) { return thread && thread == mine; }
+
 void tm_thread_leave(tm_thread *thread)
 {
 	if (!thread) return;

@@ -203,18 +203,27 @@ int tm_perform(tm_call *call, uint64_t moves)
 	}
 }
 
-bool tm_follow(tm_call *call, bool may_wait)
+bool tm_follow(tm_call *call, const tm_thread *thread, bool may_wait)
 {
+	bool per_thread = tm_per_thread_stream((int)call->device, call->stream);
 	call->op = TM_OP_FOLLOW;
 	call->flags = 0;
 	call->result = 0;
-	Py_BEGIN_ALLOW_THREADS
-	tmPerform(call);
-	Py_END_ALLOW_THREADS
+	if (TM_UNLIKELY(per_thread && !tm_thread_is_this(thread))) {
+		call->stream = TM_UNNAMED_STREAM;
+		call->code = TM_LATER;
+	} else {
+		Py_BEGIN_ALLOW_THREADS
+		tmPerform(call);
+		Py_END_ALLOW_THREADS
+	}
 	if (TM_LIKELY(call->code != TM_LATER) || !may_wait) return false;
 	call->flags = TM_PATIENT;
 	call->gate = TM_GATE_OPEN;
-	if (_PyOS_IsMainThread()) return run_task(call);
+	if (_PyOS_IsMainThread()) {
+		if (per_thread) call->stream = TM_UNNAMED_STREAM; /* it is another thread that waits */
+		return run_task(call);
+	}
 	Py_BEGIN_ALLOW_THREADS
 	tmPerform(call);
 	Py_END_ALLOW_THREADS

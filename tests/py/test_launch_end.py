@@ -177,6 +177,103 @@ def test_a_block_that_is_dropped_waits_for_nothing_and_loses_nothing(device: str
     )
 
 
+PER_THREAD = """
+    named = host.stream
+    host.stream = pointer_of(2)  # the per-thread default stream: another one on each thread
+    worked, go_on = threading.Event(), threading.Event()
+    host.fill(buffer.device_ptr, 0)
+    host.wait()
+"""
+
+
+@pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
+def test_a_per_thread_stream_is_joined_by_its_own_thread(device: str) -> None:
+    run(
+        device,
+        PER_THREAD
+        + """
+    soft.set("delay_us", 5000)
+    with tm.launch(buffer, stream=2) as (pointer,):
+        queue(pointer)
+    assert buffer.holds == {} and buffer.spill() == N
+    is_right()
+    """,
+    )
+
+
+@pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
+def test_a_per_thread_stream_that_cannot_be_joined_is_waited_for(device: str) -> None:
+    """The main thread's waits are done by another one, whose stream of that name has nothing to do: it waits for the whole context."""
+    run(
+        device,
+        PER_THREAD
+        + """
+    soft.set("delay_us", 5000)
+    with tm.launch(buffer, stream=2) as (pointer,):
+        queue(pointer)
+        no_join()
+    assert buffer.holds == {} and buffer.spill() == N
+    is_right()
+    """,
+    )
+
+
+@pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
+def test_a_launch_on_a_per_thread_stream_that_another_thread_leaves(device: str) -> None:
+    run(
+        device,
+        PER_THREAD
+        + """
+    def work():
+        if device == "sim:0":
+            context = pointer_of()
+            must("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+            must("cuCtxPushCurrent_v2", context)
+        queue(*launch.__enter__())
+        worked.set()
+        go_on.wait()
+
+    soft.set("delay_us", 5000)
+    launch = tm.launch(buffer, stream=2)
+    thread = threading.Thread(target=work)
+    thread.start()
+    worked.wait()
+    launch.__exit__(None, None, None)
+    assert buffer.holds == {} and buffer.spill() == N
+    is_right()
+    go_on.set()
+    thread.join()
+    """,
+    )
+
+
+@pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
+def test_a_launch_on_a_per_thread_stream_that_another_thread_drops(device: str) -> None:
+    """Only the thread whose stream it is can ask whether it is over."""
+    run(
+        device,
+        PER_THREAD
+        + """
+    soft.set("delay_us", 1_000_000)
+    launches = [tm.launch(buffer, stream=2)]
+    queue(*launches[0].__enter__())
+    thread = threading.Thread(target=launches.clear)
+    thread.start()
+    thread.join()
+    assert buffer.holds == {"launch": 1}, buffer.holds
+    soft.set("delay_us", 0)
+    host.wait()
+    found = []
+    thread = threading.Thread(target=lambda: found.append(buffer.spill()))
+    thread.start()
+    thread.join()
+    assert found == [0] and buffer.holds == {"launch": 1}, "another thread cannot know"
+    assert buffer.spill() == N and buffer.holds == {}
+    is_right()
+    """,
+    )
+
+
 @pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
 def test_a_stream_that_is_destroyed_inside(device: str) -> None:
     run(
