@@ -99,6 +99,9 @@ class PointerBuffers:
         if any(one is buffer for one in thread.building) or (thread.wrapping is not None and thread.wrapping.here()):
             return value
         address = self.address_in(buffer, value)
+        mine = ours(buffer)
+        if mine is not None and mine.state == "resident" and mine.device_ptr == address:
+            return mine  # what it has already, put back by whoever saves and restores attributes
         return (address and self._take(buffer, address)) or value
 
     def adopt(self, buffer: Any, *, movable: bool = True, reason: str | None = None, label: str | None = None) -> None:

@@ -406,6 +406,14 @@ def test_memory_that_the_host_freed_without_a_word_is_counted_as_its_next_owners
     other._device_ptr = 0
 
 
+def test_a_pointer_that_is_put_back_changes_nothing(host: ModuleType) -> None:
+    """Code of the host that saves and restores attributes."""
+    a = numbers(host)
+    a._buffer._device_ptr = a._buffer._device_ptr
+    assert host.memory_info().in_use == a.nbytes and tack_memory.spill(a) == a.nbytes
+    assert (a.numpy() == numbers(host).numpy()).all()
+
+
 def test_each_device_has_books_of_its_own(host: ModuleType, flavour: Flavour) -> None:
     @host.kernel(writes="out")
     def total(image: Any, out: Any, factor: float) -> None:
