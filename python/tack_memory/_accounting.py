@@ -79,7 +79,7 @@ class MemoryPeak(_fast.PeakScope):
     @property
     def at_peak(self) -> list[Holder] | None:
         """What was live at the peak, by label and origin, the largest first; None where origins were off on entry."""
-        told = self.at_peak_json
+        told = self._at_peak_json
         if told is None:
             return None
         import json
@@ -93,7 +93,7 @@ class MemoryPeak(_fast.PeakScope):
         import functools
         import inspect
 
-        scope, device, on_exit = type(self), self.asked, self.on_exit
+        scope, device, on_exit = type(self), self._asked, self.on_exit
         label = self.label if self.label is not None else getattr(function, "__qualname__", None)
 
         if inspect.isasyncgenfunction(function):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -160,6 +161,11 @@ def poke(pointer: int, data: bytes, device: str) -> None:
 
 def contents(buffer: tack_memory.Buffer | tack_memory.BufferView) -> bytes:
     return bytes(buffer.copy_to_host())
+
+
+def crashed(returncode: int, errors: str) -> bool:
+    """Whether memory that is not there has ended a process. In the interpreter of 'make race' Go's runtime shows the signal, and exits by itself."""
+    return returncode == -signal.SIGSEGV or (returncode == 2 and "SIGSEGV: segmentation violation" in errors)
 
 
 def run_python(

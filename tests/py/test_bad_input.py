@@ -430,6 +430,18 @@ def test_what_is_no_block_of_the_driver_is_not_adopted(device: str, wrong: str) 
     assert contents(kept) == pattern(KIB)
 
 
+@pytest.mark.parametrize("device", SIMULATED)
+def test_memory_of_another_device_is_not_adopted(device: str) -> None:
+    """A mistake of one digit: the memory is counted where it lies, and its free here would pull it away there."""
+    mine, other = filled(KIB, device), f"{device[:-1]}1"
+    pointer = mine.device_ptr
+    with pytest.raises(ValueError, match=f"^{other} cannot adopt"):
+        tack_memory.adopt(pointer, KIB, other, how=how_of(other))
+    after = tack_memory.memory_info(other)
+    assert (after.in_use, after.reserved) == (0, 0)
+    assert mine.device_ptr == pointer and contents(mine) == pattern(KIB)
+
+
 SIMULATED_BY: dict[str, list[Wrong]] = {
     "simulate": [*SIZES, ("50%", ValueError)],
     "simulate_capacity": [*SIZES, ("50%", ValueError), (0, ValueError)],

@@ -101,6 +101,42 @@ def test_ctrl_c_while_much_is_moved(what: str, simulated: str) -> None:
         warnings.warn(f"Ctrl-C was seen within a second in attempt {len(late) + 1} only; before, {', '.join(late)}", stacklevel=1)
 
 
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("what", ["fill", "fill what is spilled", "allocate"])
+def test_ctrl_c_while_much_is_filled(what: str) -> None:
+    """The signal comes in the first part of the fill: what comes after it stays as it was. A buffer that was to be made is not there."""
+    device = "sim:0" if what == "fill what is spilled" else "cpu"
+    done = run_python(
+        """
+        import signal, sys
+        import tack_memory as tm
+        what, device, nbytes = sys.argv[1], sys.argv[2], 2 << 30
+        last = nbytes - 1
+        buffer = None
+        if what != "allocate":
+            buffer = tm.allocate(nbytes, device, zero=False)
+            buffer.copy_from_host(b"x", last)
+            if what != "fill":
+                buffer.spill()
+        signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C, and in time
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        try:
+            if buffer is None:
+                tm.allocate(nbytes, device)
+            else:
+                buffer.fill(b"abc")
+        except KeyboardInterrupt:
+            print("interrupted")
+        print(buffer is None or buffer.copy_to_host(None, last, 1) == b"x", tm.memory_info(device).footprint >> 30)
+        """,
+        what,
+        device,
+        TACK_MEMORY_SIM="3 GiB",
+        TACK_MEMORY_CHECK="0",
+    )
+    assert done.stdout.split() == ["interrupted", "True", "0" if what == "allocate" else "2"], done.stdout + done.stderr
+
+
 def test_ctrl_c_in_an_allocation_that_spills(simulated: str) -> None:
     done = run_python(
         """

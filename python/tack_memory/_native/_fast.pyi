@@ -291,7 +291,7 @@ def reset_peak_memory(device: _Device = None) -> None: ...
 class PeakScope:
     """Base of tack_memory.MemoryPeak (which adds use as a decorator)."""
     def __init__(self, device: _Device = None, label: str | None = None, on_exit: Callable[[Any], object] | None = None) -> None: ...
-    asked: _Device  # the device argument as it was given; it is resolved when the scope is entered, not before
+    _asked: _Device  # the device argument as it was given; it is resolved when the scope is entered, not before
     on_exit: Callable[[Any], object] | None
     device: str
     label: str | None
@@ -305,7 +305,7 @@ class PeakScope:
     restored_bytes: int
     seconds: float
     by_device: dict[str, int]
-    at_peak_json: str | None  # a list of the fields of Holder
+    _at_peak_json: str | None  # a list of the fields of Holder
     def __enter__(self) -> Self: ...
     def __exit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None: ...
 

@@ -279,9 +279,16 @@ def test_the_host_reads_and_writes_views_of_what_is_spilled(host: ModuleType) ->
     part = a[100:200][50:60]
     tack_memory.spill(a)
     restores = host.memory_info().restore_count
-    assert (part.numpy() == np.arange(150, 160)).all() and part[3] == 153
+
+    def stays() -> bool:
+        info = host.memory_info()
+        return (info.in_use, info.spilled, info.restore_count) == (0, a.nbytes, restores)
+
+    assert (part.numpy() == np.arange(150, 160)).all() and stays()
+    assert part[3] == 153 and stays()
     host.copyto(part, -1)
-    assert (a.numpy()[148:162] == [148, 149, *[-1] * 10, 160, 161]).all()
+    assert stays()
+    assert (a.numpy()[148:162] == [148, 149, *[-1] * 10, 160, 161]).all() and stays()
     with pytest.raises(IndexError, match="of 8000"):
         part._buffer.write_range(995, np.zeros(6))
     with pytest.raises(IndexError):
