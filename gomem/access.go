@@ -24,11 +24,11 @@ func (d *Device) CopyFromHost(index uint32, offset uint64, host unsafe.Pointer, 
 		func(copied unsafe.Pointer) error { return copyMemoryUntil(copied, host, nbytes, w.Cancel) })
 }
 
-// Fill repeats pattern (1 to 16 bytes) over nbytes from offset of the buffer.
+// Fill repeats pattern (1 to 16 bytes) over nbytes from offset of the buffer. A cancelled fill has written a part.
 func (d *Device) Fill(index uint32, offset uint64, pattern []byte, nbytes uint64, w Wait) error {
 	return d.access(index, offset, nbytes, w,
-		func(address uint64) error { return d.driverFault(d.driver.Fill(address, pattern, nbytes)) },
-		func(copied unsafe.Pointer) error { FillMemory(copied, pattern, nbytes); return nil })
+		func(address uint64) error { return d.fillDevice(address, pattern, nbytes, w) },
+		func(copied unsafe.Pointer) error { return fillMemoryUntil(copied, pattern, nbytes, w.Cancel) })
 }
 
 // access runs one of two functions on the buffer's true copy, which stays where it is meanwhile.

@@ -133,10 +133,10 @@ func (d *Device) build(address, nbytes uint64, o AllocateOptions, how How) (inde
 		return giveUp(err)
 	}
 	if o.Zero && nbytes > 0 {
-		if err := d.driver.Fill(address, zero, nbytes); err != nil {
+		if err := d.fillDevice(address, zero, nbytes, o.Wait); err != nil {
 			r.transition(Building, Free)
 			d.registry.put(r.Index)
-			return giveUp(d.driverFault(err))
+			return giveUp(err)
 		}
 	}
 	atomic.StoreUint64(&r.Address, address) // atomic for those who look at any record at any time: Device.lies

@@ -69,7 +69,7 @@ var refusals = map[string]func(w *faultWorld) error{
 		var given byte
 		return w.ForeignFromHost(1<<40, unsafe.Pointer(&given), 1, gomem.Wait{})
 	},
-	"ForeignFill": func(w *faultWorld) error { return w.ForeignFill(1<<40, []byte{1}, 1) },
+	"ForeignFill": func(w *faultWorld) error { return w.ForeignFill(1<<40, []byte{1}, 1, gomem.Wait{}) },
 	"ForeignCopy": func(w *faultWorld) error { return w.ForeignCopy(1<<40, 1<<41, 1) },
 	"Holders":     func(w *faultWorld) error { _, err := w.Holders(0); return err },
 	"Unspillable": func(w *faultWorld) error { _, err := w.Unspillable(); return err },

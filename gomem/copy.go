@@ -2,6 +2,7 @@ package gomem
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -11,7 +12,7 @@ const (
 	// collection waits for a copy, to some 100 microseconds.
 	copySlice = 1 << 20
 
-	// cancelSlice is how much is copied between two looks at a Cancel: some 10 ms of copying.
+	// cancelSlice is how much is copied or filled between two looks at a Cancel: some 10 ms of copying.
 	cancelSlice = 64 << 20
 
 	// copyParallel is the size from which a second thread pays: two threads copy 1.5 times as fast as one where both have a CPU
@@ -78,7 +79,9 @@ func moveMemory(dst, src unsafe.Pointer, n uint64) {
 func FillMemory(dst unsafe.Pointer, pattern []byte, n uint64) {
 	target := unsafe.Slice((*byte)(dst), n)
 	if len(pattern) == 1 && pattern[0] == 0 {
-		clear(target)
+		for part := range slices.Chunk(target, copySlice) { // Go cannot stop a goroutine inside one clear either
+			clear(part)
+		}
 		return
 	}
 	filled := copy(target, pattern)
@@ -87,6 +90,35 @@ func FillMemory(dst unsafe.Pointer, pattern []byte, n uint64) {
 	for filled < len(target) {
 		filled += copy(target[filled:], target[:min(filled, most)])
 	}
+}
+
+// fillMemoryUntil is FillMemory that c can end: then it returns ErrCancelled, and dst is partly written.
+func fillMemoryUntil(dst unsafe.Pointer, pattern []byte, n uint64, c *Cancel) error {
+	return fillParts(n, len(pattern), c, func(done, part uint64) error {
+		FillMemory(unsafe.Add(dst, done), pattern, part)
+		return nil
+	})
+}
+
+// fillParts calls fill for n bytes in parts of some 10 ms each, and looks at c in between. Each part but the last is a multiple of the pattern, so that the
+// next one begins with its first byte, and of a page, so that it is aligned as the first one is.
+func fillParts(n uint64, pattern int, c *Cancel, fill func(done, part uint64) error) error {
+	most := n
+	if c != nil && pattern > 0 { // a driver refuses a pattern without a byte
+		const page = 4096
+		most = cancelSlice / (page * uint64(pattern)) * (page * uint64(pattern))
+	}
+	for done := uint64(0); done < n; {
+		if done > 0 && c.cancelled() {
+			return ErrCancelled
+		}
+		part := min(most, n-done)
+		if err := fill(done, part); err != nil {
+			return err
+		}
+		done += part
+	}
+	return nil
 }
 
 // overlaps reports whether two ranges of n bytes share any.

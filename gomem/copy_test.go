@@ -77,7 +77,31 @@ func TestFillMemory(t *testing.T) {
 			require.Equal(t, last, memory[n])
 		}
 	}
-	memory := mapped(t, 100, 4)
-	FillMemory(unsafe.Pointer(&memory[0]), []byte{0}, 100)
-	require.Equal(t, make([]byte, 100), memory)
+	for _, n := range []int{100, 2*copySlice + 7} {
+		memory := mapped(t, n, 4)
+		FillMemory(unsafe.Pointer(&memory[0]), []byte{0}, uint64(n))
+		require.True(t, bytes.Equal(make([]byte, n), memory), "%d bytes", n)
+	}
+}
+
+// The parts of a fill follow each other without a gap, and each goes on with the pattern where the one before has ended.
+func TestPartsOfAFill(t *testing.T) {
+	const n = 3*cancelSlice + 7
+	for pattern := 1; pattern <= 16; pattern++ {
+		next, parts := uint64(0), 0
+		require.NoError(t, fillParts(n, pattern, new(Cancel), func(done, part uint64) error {
+			require.Equal(t, next, done)
+			require.Zero(t, done%uint64(pattern))
+			require.Zero(t, done%4096)
+			require.LessOrEqual(t, part, uint64(cancelSlice))
+			next += part
+			parts++
+			return nil
+		}))
+		require.EqualValues(t, n, next)
+		require.Equal(t, 4, parts)
+	}
+	parts := 0
+	require.NoError(t, fillParts(n, 1, nil, func(done, part uint64) error { parts++; return nil }))
+	require.Equal(t, 1, parts, "nobody can end it")
 }

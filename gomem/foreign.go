@@ -22,13 +22,13 @@ func (d *Device) ForeignFromHost(address uint64, host unsafe.Pointer, nbytes uin
 	return d.copyIn(address, host, nbytes, w)
 }
 
-// ForeignFill repeats pattern (1 to 16 bytes) over device memory that is not ours.
-func (d *Device) ForeignFill(address uint64, pattern []byte, nbytes uint64) (err error) {
+// ForeignFill repeats pattern (1 to 16 bytes) over device memory that is not ours. A cancelled fill has written a part.
+func (d *Device) ForeignFill(address uint64, pattern []byte, nbytes uint64, w Wait) (err error) {
 	defer d.guard(&err)
 	if err := d.unusable(); err != nil {
 		return err
 	}
-	return d.driverFault(d.driver.Fill(address, pattern, nbytes))
+	return d.fillDevice(address, pattern, nbytes, w)
 }
 
 // ForeignCopy copies on the device where one side or both are not ours.

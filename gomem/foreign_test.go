@@ -16,7 +16,7 @@ func TestForeignMemoryIsReadAndWrittenAndNotCounted(t *testing.T) {
 	address, err := b.driver.Allocate(8)
 	require.NoError(t, err)
 	given, got := [4]byte{1, 2, 3, 4}, [8]byte{}
-	require.NoError(t, b.ForeignFill(address, []byte{9}, 8))
+	require.NoError(t, b.ForeignFill(address, []byte{9}, 8, gomem.Wait{}))
 	require.NoError(t, b.ForeignFromHost(address, unsafe.Pointer(&given), 4, gomem.Wait{}))
 	require.NoError(t, b.ForeignCopy(address+3, address, 4))
 	require.NoError(t, b.ForeignToHost(unsafe.Pointer(&got), address, 8, gomem.Wait{}))
@@ -35,7 +35,7 @@ func TestLostDeviceIsFoundByForeignAccessToo(t *testing.T) {
 	for name, access := range map[string]func(b *bench) error{
 		"read":  func(b *bench) error { return b.ForeignToHost(unsafe.Pointer(&memory), 1<<40, 1, gomem.Wait{}) },
 		"write": func(b *bench) error { return b.ForeignFromHost(1<<40, unsafe.Pointer(&memory), 1, gomem.Wait{}) },
-		"fill":  func(b *bench) error { return b.ForeignFill(1<<40, []byte{1}, 1) },
+		"fill":  func(b *bench) error { return b.ForeignFill(1<<40, []byte{1}, 1, gomem.Wait{}) },
 		"copy":  func(b *bench) error { return b.ForeignCopy(1<<40, 1<<41, 1) },
 		"join":  func(b *bench) error { return b.Join(3, 0, gomem.Wait{}) },
 	} {

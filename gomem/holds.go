@@ -49,25 +49,35 @@ type holdEntry struct {
 	kind          HoldKind
 }
 
-// holdTable has the open holds and exports of a device. They are few; a buffer without any costs nothing here.
+// holdTable has the open holds and exports of a device. A buffer without any costs nothing here.
 type holdTable struct {
-	mu      sync.Mutex
-	last    uint64
-	byID    map[uint64]holdEntry
-	exports map[uint32]uint32 // by index of the buffer
+	mu     sync.Mutex
+	last   uint64
+	byID   map[uint64]holdEntry
+	counts map[uint32]holdCounts // by index of the buffer
+	parking
+}
+
+// holdCounts is how many holds and exports of one buffer are open.
+type holdCounts struct {
+	all     uint32
+	exports uint32 // of them
 }
 
 func (t *holdTable) add(e holdEntry) (id uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byID == nil {
-		t.byID, t.exports = map[uint64]holdEntry{}, map[uint32]uint32{}
+		t.byID, t.counts = map[uint64]holdEntry{}, map[uint32]holdCounts{}
 	}
 	t.last++
 	t.byID[t.last] = e
+	n := t.counts[e.index]
+	n.all++
 	if e.kind == HoldExport {
-		t.exports[e.index]++
+		n.exports++
 	}
+	t.counts[e.index] = n
 	return t.last
 }
 
@@ -79,17 +89,23 @@ func (t *holdTable) remove(index uint32, id uint64) {
 		panic(fmt.Sprintf("gomem: hold %d of buffer %d is released, but not held", id, index))
 	}
 	delete(t.byID, id)
+	n := t.counts[index]
+	n.all--
 	if e.kind == HoldExport {
-		if t.exports[index]--; t.exports[index] == 0 {
-			delete(t.exports, index)
-		}
+		n.exports--
 	}
+	if n.all > 0 {
+		t.counts[index] = n
+		return
+	}
+	delete(t.counts, index)
+	t.endedLocked(index)
 }
 
 func (t *holdTable) exportsOf(index uint32) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.exports[index]
+	return t.counts[index].exports
 }
 
 // of is the open holds and exports of one buffer.
@@ -142,7 +158,7 @@ func (d *Device) Release(index uint32, id uint64) {
 	defer d.guard(nil)
 	d.holds.remove(index, id)
 	d.unpin(d.registry.record(index))
-	d.releases.Add(1) // after the pin is gone: who sees the new number sees that, too (victims.parked)
+	d.releases.Add(1) // after the pin is gone: who sees the new number sees that, too (parking)
 }
 
 // Holds says what keeps a buffer where it is: a copy, equal reasons counted together, the longest kind first.

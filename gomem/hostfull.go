@@ -101,14 +101,14 @@ func (d *Device) beginSizesLocked() sizesOfChoice {
 	return s
 }
 
-// stays says that a victim was looked at and not spilled.
-func (s *sizesOfChoice) stays(r *Record) {
-	if !s.device.stays(r) { // else its release is counted
+// passLocked passes over a victim that was looked at and not spilled.
+func (s *sizesOfChoice) passLocked(r *Record) {
+	if !s.device.passLocked(r) { // else the end of its holds is counted
 		s.left.add(r.Size)
 	}
 }
 
-// end ends it. complete: every victim was looked at.
+// end ends it. complete: every victim was looked at, but for those that are parked.
 func (s *sizesOfChoice) end(complete bool) {
 	d := s.device
 	d.books.lock()

@@ -160,3 +160,55 @@ func TestWaitForTheMovingLockCanBeCancelled(t *testing.T) {
 	release()
 	b.drop(x)
 }
+
+// Ctrl-C ends a long fill, wherever the bytes are: between two parts. What was filled by then stays filled; a buffer that was to be made is not made.
+func TestFillsCanBeCancelled(t *testing.T) {
+	const nbytes, first = 80 << 20, 1 << 20 // the first part is longer
+	stopped := func() gomem.Wait {
+		w := gomem.Wait{Cancel: new(gomem.Cancel)}
+		w.Cancel.Cancel()
+		return w
+	}
+	pattern := []byte{1, 2, 3}
+	for name, prepare := range map[string]func(b *bench, index uint32) (fill func(gomem.Wait) error){
+		"resident": func(b *bench, index uint32) func(gomem.Wait) error {
+			return func(w gomem.Wait) error { return b.Fill(index, 0, pattern, nbytes, w) }
+		},
+		"spilled": func(b *bench, index uint32) func(gomem.Wait) error {
+			_, err := b.Spill(index, gomem.Wait{})
+			require.NoError(b.t, err)
+			return func(w gomem.Wait) error { return b.Fill(index, 0, pattern, nbytes, w) }
+		},
+		"not ours": func(b *bench, index uint32) func(gomem.Wait) error {
+			return func(w gomem.Wait) error { return b.ForeignFill(b.Record(index).Address, pattern, nbytes, w) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, fakedriver.Options{})
+			index, err := b.Allocate(nbytes, gomem.AllocateOptions{Zero: true})
+			require.NoError(t, err)
+			ends := func() (ends [2]byte) {
+				for i, at := range []uint64{first, nbytes - 1} {
+					require.NoError(t, b.CopyToHost(index, at, unsafe.Pointer(&ends[i]), 1, gomem.Wait{}))
+				}
+				return ends
+			}
+			fill := prepare(b, index)
+			require.ErrorIs(t, fill(stopped()), gomem.ErrCancelled)
+			require.Equal(t, [2]byte{pattern[first%3], 0}, ends())
+			require.NoError(t, fill(gomem.Wait{Cancel: new(gomem.Cancel)}))
+			require.Equal(t, [2]byte{pattern[first%3], pattern[(nbytes-1)%3]}, ends())
+			b.drop(index)
+		})
+	}
+	t.Run("new", func(t *testing.T) {
+		b := open(t, fakedriver.Options{})
+		_, err := b.Allocate(nbytes, gomem.AllocateOptions{Zero: true, Wait: stopped()})
+		require.ErrorIs(t, err, gomem.ErrCancelled)
+		require.Zero(t, b.info().Live)
+		require.Zero(t, b.info().Reserved)
+		index, err := b.Allocate(nbytes, gomem.AllocateOptions{Zero: true, Wait: gomem.Wait{Cancel: new(gomem.Cancel)}})
+		require.NoError(t, err)
+		b.drop(index)
+	})
+}

@@ -132,14 +132,12 @@ func (d *Device) spillBytesLocked(nbytes uint64, w Wait, mark bool) (room room, 
 			break
 		}
 		if room.full.has(r.Size) {
-			d.passLocked(r)
-			sizes.stays(r)
+			sizes.passLocked(r)
 			continue
 		}
 		m, err := d.spillLocked(r, w)
 		if err != nil || m.held {
-			d.passLocked(r)
-			sizes.stays(r)
+			sizes.passLocked(r)
 		}
 		if errors.As(err, &room.refused) {
 			room.full.add(r.Size)
@@ -164,9 +162,9 @@ func (o *room) add(m moved) {
 	}
 }
 
-// markLocked marks what was passed over for the holder of the turnstile, until it would cover nbytes.
+// markLocked marks what a choice passed over for the holder of the turnstile, the oldest first, until it would cover nbytes.
 func (d *Device) markLocked(nbytes uint64, room *room) {
-	for _, c := range d.victims.passed {
+	for _, c := range d.passedOverLocked() {
 		r := d.registry.record(c.index)
 		if r.Generation != c.generation || d.stays(r) || slices.Contains(d.admitting, c.index) || room.full.has(r.Size) {
 			continue // exports are not waited for, nor what has no place in host memory, and the launch under way does not wait for itself
@@ -315,6 +313,13 @@ func (d *Device) inParts(nbytes uint64, w Wait, copyPart func(done, part uint64)
 		}
 	}
 	return nil
+}
+
+// fillDevice repeats pattern over device memory, in parts, so that it can be ended where the driver fills by itself (the CPU).
+func (d *Device) fillDevice(address uint64, pattern []byte, nbytes uint64, w Wait) error {
+	return fillParts(nbytes, len(pattern), w.Cancel, func(done, part uint64) error {
+		return d.driverFault(d.driver.Fill(address+done, pattern, part))
+	})
 }
 
 // Spill moves one buffer to host memory now and returns the bytes of device memory that this freed: 0 when it is held, unmovable, spilled

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tack-memory/tack-memory/gomem"
@@ -43,6 +44,40 @@ func TestLaunchThatCannotFitBesideExportsFails(t *testing.T) {
 		})
 		b.drop(exported, x, y)
 	}
+}
+
+// A launch waits also for a hold that earlier choices of victims have met, and have not looked at since.
+func TestLaunchWaitsForAHoldThatWasParked(t *testing.T) {
+	b := open(t, fakedriver.Options{Capacity: 30 * kib})
+	held, exported, x := b.allocate(10*kib), b.allocate(10*kib), b.allocate(10*kib)
+	id, err := b.Hold(held, gomem.HoldScope, 0, gomem.Wait{})
+	require.NoError(t, err)
+	release := b.export(exported)
+	_, err = b.SpillAll(gomem.Wait{})
+	require.NoError(t, err)
+	require.Equal(t, gomem.Spilled, b.state(x))
+	y := b.allocate(10 * kib)
+	soon(t, "the launch", func() {
+		var launch sync.WaitGroup
+		launch.Go(func() {
+			_, err := b.lane.enter([]uint32{x, y}, gomem.Wait{})
+			assert.NoError(t, err)
+		})
+		marked := assert.Eventually(t, func() bool { return b.state(held) == gomem.Spilling }, 10*time.Second, time.Millisecond, "the launch does not wait")
+		assert.True(t, !marked || b.state(exported) == gomem.Resident, "what is exported is not waited for")
+		b.Release(held, id)
+		launch.Wait()
+	})
+	if t.Failed() {
+		return
+	}
+	require.Equal(t, gomem.Spilled, b.state(held))
+	b.lane.leave([]uint32{x, y})
+	release()
+	for _, index := range []uint32{held, exported, x, y} {
+		b.has(index, uint64(index))
+	}
+	b.drop(held, exported, x, y)
 }
 
 // A launch that would fit alone does not fail because another one runs: it waits, and both get their turn.

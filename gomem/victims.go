@@ -42,11 +42,11 @@ func newerFirst(a, b candidate) int {
 // victims chooses what to spill. Guarded by the device's moving lock.
 type victims struct {
 	batch  []candidate // newest first, so that the oldest is taken from the end
-	passed []candidate // taken out of the batch and found held by launches: they go back at the end of a choice
-	parked []candidate // the same, held by holds or exports: they go back when one of those ended, so that old exports cost nothing a choice
+	upTo   uint64      // newest last use in the batch when it was selected: what is not in it was used later, or is parked
+	passed []candidate // taken out of the batch and found held by launches, or without a place in host memory: they go back at the end of a choice
 	looked bool        // the choice under way made a pass already
 	choice uint32      // number of the choice under way: cold.looked of what was looked at since its first pass
-	seen   uint64      // Device.releases when parked was last looked at
+	seen   uint64      // Device.releases when what was parked and is no longer held was last fetched
 	passes int64       // linear passes so far, for tests and the bench
 	random *rand.Rand  // only for sampling; its state decides speed, never the result
 }
@@ -55,10 +55,7 @@ type victims struct {
 // passLocked when it is held; afterwards it calls doneChoosingLocked.
 func (d *Device) nextVictimLocked() (*Record, bool) {
 	v := &d.victims
-	if releases := d.releases.Load(); releases != v.seen {
-		v.seen = releases
-		v.parked = v.returnAll(v.parked)
-	}
+	d.unparkLocked()
 	for {
 		for len(v.batch) == 0 {
 			if !d.selectBatchLocked() {
@@ -76,42 +73,55 @@ func (d *Device) nextVictimLocked() (*Record, bool) {
 	}
 }
 
-// passLocked keeps a candidate that cannot be spilled now, or whose spill failed, for later choices.
-func (d *Device) passLocked(r *Record) {
+// passLocked keeps a candidate that cannot be spilled now, or whose spill failed, for later choices. parked: until its holds have ended.
+func (d *Device) passLocked(r *Record) (parked bool) {
 	c := candidate{loadUse(r), r.Index, r.Generation}
-	if d.stays(r) {
-		d.victims.parked = append(d.victims.parked, c)
-	} else {
-		d.victims.passed = append(d.victims.passed, c)
+	if d.holds.park(c) {
+		d.registry.cold(r.Index).parked = true
+		return true
 	}
+	d.victims.passed = append(d.victims.passed, c)
+	return false
 }
 
-// returnAll puts candidates back into the batch and returns the emptied slice.
-func (v *victims) returnAll(candidates []candidate) []candidate {
-	for _, c := range slices.Backward(candidates) { // the newest of them first: most were taken from the end and go to the end
-		at, _ := slices.BinarySearchFunc(v.batch, c, newerFirst)
-		v.batch = slices.Insert(v.batch, at, c)
+// passedOverLocked is everything that a choice which came to its end did not spill, the oldest first.
+func (d *Device) passedOverLocked() []candidate {
+	candidates := d.holds.allParked()
+	for i := range candidates {
+		candidates[i].lastUse = loadUse(d.registry.record(candidates[i].index)) // it may have been used since it was parked
 	}
-	return candidates[:0]
+	candidates = append(candidates, d.victims.passed...)
+	slices.SortFunc(candidates, func(a, b candidate) int { return newerFirst(b, a) })
+	return candidates
+}
+
+// returnToBatch puts a candidate into its place in the batch.
+func (v *victims) returnToBatch(c candidate) {
+	at, _ := slices.BinarySearchFunc(v.batch, c, newerFirst)
+	v.batch = slices.Insert(v.batch, at, c)
 }
 
 // doneChoosingLocked ends a choice: what was passed over goes back. The batch then still has everything at or below its newest last use.
 func (d *Device) doneChoosingLocked() {
-	d.victims.passed = d.victims.returnAll(d.victims.passed)
-	d.victims.looked = false
+	v := &d.victims
+	for _, c := range slices.Backward(v.passed) { // the newest of them first: most were taken from the end and go to the end
+		v.returnToBatch(c)
+	}
+	v.passed = v.passed[:0]
+	v.looked = false
 }
 
-// isVictim reports whether a buffer may be looked at as a victim: resident (or marked for a waiting launch), movable, not empty.
+// isVictim reports whether a buffer may be looked at as a victim: resident (or marked for a waiting launch), movable, not empty, not parked.
 func isVictim(r *Record, c *cold) bool {
 	word := r.word()
-	return (word == uint32(Resident) || word == uint32(Spilling)) && !c.unmovable && r.Size > 0
+	return (word == uint32(Resident) || word == uint32(Spilling)) && !c.unmovable && !c.parked && r.Size > 0
 }
 
 // selectBatchLocked fills the batch with the oldest buffers that the choice under way has not looked at. False: there are none.
 func (d *Device) selectBatchLocked() bool {
 	v := &d.victims
-	if !v.looked { // the first pass of a choice starts from the oldest, and finds again what was passed over and parked
-		v.looked, v.passed, v.parked = true, v.passed[:0], v.parked[:0]
+	if !v.looked { // the first pass of a choice starts from the oldest, and finds again what was passed over
+		v.looked, v.passed = true, v.passed[:0]
 		d.beginChoiceLocked()
 	}
 	used := d.registry.used.Load()
@@ -131,6 +141,7 @@ func (d *Device) selectBatchLocked() bool {
 		threshold = math.MaxUint64 // the sample was unlucky
 	}
 	slices.SortFunc(v.batch, newerFirst)
+	v.upTo = v.batch[0].lastUse
 	return true
 }
 

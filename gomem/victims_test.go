@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"unsafe"
@@ -155,6 +156,149 @@ func TestOldExportsCostNothingAChoice(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Less(t, d.VictimPasses(), int64(50))
+}
+
+// lookedAt is what one choice looks at, each buffer where it came first: what was left of the last pass is looked at again by the next one.
+func lookedAt(b *bench, between func(index uint32)) (indexes []uint32) {
+	for _, index := range b.ChooseVictims(between) {
+		if !slices.Contains(indexes, index) {
+			indexes = append(indexes, index)
+		}
+	}
+	return indexes
+}
+
+// What holds or exports keep is looked at once, and then again when the last of them has ended: in the order of its last use, and by a choice that is
+// under way as well.
+func TestWhatIsHeldForLongIsLookedAtOnce(t *testing.T) {
+	for _, kind := range []gomem.HoldKind{gomem.HoldScope, gomem.HoldExport} {
+		b := open(t, fakedriver.Options{})
+		var indexes []uint32
+		for range 6 {
+			indexes = append(indexes, b.allocate(kib))
+		}
+		hold := func(index uint32) (release func()) {
+			use := b.Record(index).LastUse
+			id, err := b.Hold(index, kind, 0, gomem.Wait{})
+			require.NoError(t, err)
+			b.Record(index).LastUse = use
+			return sync.OnceFunc(func() { b.Release(index, id) })
+		}
+		nothing := func(uint32) {}
+		first, again := hold(indexes[1]), hold(indexes[1])
+		second, third := hold(indexes[3]), hold(indexes[4])
+		require.Equal(t, indexes, lookedAt(b, nothing))
+		free := []uint32{indexes[0], indexes[2], indexes[5]}
+		require.Equal(t, free, lookedAt(b, nothing))
+		first()
+		require.Equal(t, free, lookedAt(b, nothing), "it is held still")
+		again()
+		require.Equal(t, []uint32{indexes[0], indexes[1], indexes[2], indexes[5]}, lookedAt(b, nothing))
+		b.use(indexes[3]) // it is the youngest now
+		require.Equal(t, []uint32{indexes[0], indexes[1], indexes[2], indexes[5], indexes[3], indexes[4]}, lookedAt(b, func(index uint32) {
+			switch index {
+			case indexes[2]:
+				second()
+			case indexes[3]:
+				third()
+			}
+		}))
+
+		last := hold(indexes[0])
+		for _, index := range indexes { // so that nothing is left of the batch
+			b.use(index)
+		}
+		chosen := b.ChooseVictims(func(index uint32) {
+			if index == indexes[0] {
+				b.use(index)
+				last()
+			}
+		})
+		require.Equal(t, append(slices.Clone(indexes), indexes[0]), chosen, "it was used and let go of while the choice went on: it is the last one now")
+		b.drop(indexes...)
+	}
+}
+
+// A buffer that was used while it was parked is as young as that use when its hold ends, however old the batch is.
+func TestUseOfWhatIsParkedCounts(t *testing.T) {
+	d := openBare(t)
+	indexes := make([]uint32, 4000)
+	for i := range indexes {
+		var err error
+		indexes[i], err = d.Allocate(64, gomem.AllocateOptions{})
+		require.NoError(t, err)
+	}
+	makeRoom := func(buffers uint64) {
+		freed, err := d.MakeRoom(64*buffers, gomem.AllocateOptions{Wait: gomem.Wait{Nested: true}})
+		require.NoError(t, err)
+		require.EqualValues(t, 64*buffers, freed)
+	}
+	use := d.Record(indexes[0]).LastUse
+	id, err := d.Hold(indexes[0], gomem.HoldScope, 0, gomem.Wait{})
+	require.NoError(t, err)
+	d.Record(indexes[0]).LastUse = use
+	makeRoom(1)
+	require.NoError(t, d.MakeResident(indexes[0], gomem.Wait{}))
+	d.Release(indexes[0], id)
+	for range len(indexes) - 2 { // all others that are left
+		makeRoom(1)
+		require.EqualValues(t, gomem.Resident, d.Record(indexes[0]).Word)
+	}
+	makeRoom(1)
+	require.EqualValues(t, gomem.Spilled, d.Record(indexes[0]).Word)
+}
+
+// The record of a buffer that was freed while it was parked is a new buffer's, which is a victim like any other.
+func TestRecordOfWhatWasParkedIsUsedAgain(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	index := b.allocate(kib)
+	id, err := b.Hold(index, gomem.HoldScope, 0, gomem.Wait{})
+	require.NoError(t, err)
+	nothing := func(uint32) {}
+	require.Equal(t, []uint32{index}, lookedAt(b, nothing))
+	b.Release(index, id)
+	b.drop(index)
+	require.Equal(t, index, b.allocate(kib))
+	require.Equal(t, []uint32{index}, lookedAt(b, nothing))
+	id, err = b.Hold(index, gomem.HoldScope, 0, gomem.Wait{})
+	require.NoError(t, err)
+	b.use(index)
+	require.Equal(t, []uint32{index}, lookedAt(b, nothing))
+	require.Empty(t, lookedAt(b, nothing))
+	b.Release(index, id)
+	require.Equal(t, []uint32{index}, lookedAt(b, nothing))
+	b.drop(index)
+}
+
+// Where a few buffers change places beside many that are held, each of their choices needs one pass at most: what is held is in no pass.
+func TestFewBuffersChangePlacesBesideManyThatAreHeld(t *testing.T) {
+	d := openBare(t)
+	for range 5000 {
+		index, err := d.Allocate(64, gomem.AllocateOptions{})
+		require.NoError(t, err)
+		_, err = d.Hold(index, gomem.HoldScope, 0, gomem.Wait{})
+		require.NoError(t, err)
+	}
+	var few [2]uint32
+	for i := range few {
+		var err error
+		few[i], err = d.Allocate(64, gomem.AllocateOptions{})
+		require.NoError(t, err)
+	}
+	makeRoom := func() {
+		freed, err := d.MakeRoom(1, gomem.AllocateOptions{Wait: gomem.Wait{Nested: true}})
+		require.NoError(t, err)
+		require.EqualValues(t, 64, freed)
+	}
+	makeRoom() // the one that finds what is held
+	passes := d.VictimPasses()
+	const choices = 100
+	for i := range choices {
+		require.NoError(t, d.MakeResident(few[i%2], gomem.Wait{}))
+		require.NoError(t, d.MakeResident(few[(i+1)%2], gomem.Wait{}))
+		makeRoom()
+	}
+	require.LessOrEqual(t, d.VictimPasses()-passes, int64(choices))
 }
 
 // A record that was freed and used again is not spilled in place of the buffer that was chosen before.

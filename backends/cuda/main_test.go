@@ -90,7 +90,7 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 	require.NoError(t, err)
 	r := newRig(t, driver, software, ordinal)
 	t.Cleanup(func() {
-		r.requireEmpty()
+		r.RequireEmpty()
 		assert.NoError(t, driver.Close())
 		assert.NoError(t, driver.Close(), "closing twice")
 		software.Reset()
@@ -101,11 +101,4 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 		r.Free(r.Allocate(1), 1)
 	}
 	return r
-}
-
-// requireEmpty waits for the device, and sees that all memory is back.
-func (r *rig) requireEmpty() {
-	r.T.Helper()
-	r.RequireDrained()
-	r.RequireNothingLeft()
 }

@@ -65,18 +65,11 @@ func open(t testing.TB, s settings, ordinal int) *rig {
 	require.NoError(t, err)
 	r := newRig(t, driver, software, ordinal)
 	t.Cleanup(func() {
-		r.requireEmpty()
+		r.RequireEmpty()
 		assert.NoError(t, driver.Close())
 		software.Reset()
 	})
 	return r
-}
-
-// requireEmpty waits for the device, and sees that all memory is back.
-func (r *rig) requireEmpty() {
-	r.T.Helper()
-	r.RequireDrained()
-	r.RequireNothingLeft()
 }
 
 // drop frees a block and waits until the device has passed it.

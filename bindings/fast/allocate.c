@@ -3,7 +3,7 @@
 #include "docs_calls.h"
 
 /* Whether an allocation of nbytes will have to spill (read without a lock: a wrong guess costs some microseconds, or a late Ctrl-C). What
- * does not pass the budget is short; without a budget the first attempt is short, too, since a full device answers by asking for help. */
+ * does not pass the budget is short, but for the zeros; without a budget the first attempt is short, too, since a full device answers by asking for help. */
 static bool passes_budget(const tm_books *books, uint64_t nbytes)
 {
 	int64_t budget = __atomic_load_n(&books->budget, __ATOMIC_RELAXED);
@@ -46,6 +46,10 @@ int tm_new_buffer_texts(tm_call *call, PyObject *movable, PyObject *reason, PyOb
 	return 0;
 }
 
+/* From here on, filling with zeros may take longer than a person wants to wait for Ctrl-C: on the CPU it takes as long as a copy. Less stays short, since
+ * what is not is made a task wherever other threads are at work. */
+#define MANY_ZEROS ((int64_t)32 << 20)
+
 static PyObject *allocate(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
 	static tm_signature signature = {"allocate", 2, 1, {"nbytes", "device", "zero", "movable", "reason", "label"}};
@@ -64,7 +68,9 @@ static PyObject *allocate(PyObject *module, PyObject *const *args, Py_ssize_t na
 	if (tm_check_fork(device, &child)) return NULL;
 	if (tm_new_buffer_texts(&call, value[3], value[4], value[5], &label, &origin)) return NULL;
 	if (TM_UNLIKELY(child)) return tm_child_allocate(device, (uint64_t)nbytes, label, origin);
-	uint64_t moves = passes_budget(tm_devices[device].books, (uint64_t)nbytes) ? tm_bringing((uint32_t)device, (uint64_t)nbytes) : TM_SHORT;
+	uint64_t moves = TM_SHORT;
+	if (passes_budget(tm_devices[device].books, (uint64_t)nbytes)) moves = tm_bringing((uint32_t)device, (uint64_t)nbytes);
+	else if (call.flags & TM_ZERO && nbytes >= MANY_ZEROS) moves = (uint64_t)nbytes;
 	if (tm_perform(&call, moves)) {
 		Py_XDECREF(label);
 		Py_XDECREF(origin);

@@ -6,10 +6,10 @@ package fast
 import "C"
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/tack-memory/tack-memory/bindings/internal/engine"
+	"github.com/tack-memory/tack-memory/bindings/internal/later"
 	"github.com/tack-memory/tack-memory/bindings/internal/wire"
 	"github.com/tack-memory/tack-memory/gomem"
 )
@@ -18,8 +18,16 @@ import (
 // goroutine costs some microseconds, so a program that drops all the time pays for it once in a millisecond.
 const drainDelay = time.Millisecond
 
-// draining is true while a drainer is on its way.
-var draining atomic.Bool
+// drainer gives back what was dropped on all devices, a little later. Its turn begins when it has what inBackground waits for: one drain may take long, where a
+// driver's free waits.
+var drainer = later.Job{Delay: drainDelay, Do: func(begun func()) {
+	defer report()
+	inBackground(func() {
+		begun()
+		drainAll()
+	})
+	reapNow()
+}}
 
 // tmLetGo is the end of a Buffer (tp_dealloc). It is the one way into Go that is taken with the GIL: it counts and puts the buffer on a list,
 // and waits for nothing, not even for a driver, so a destructor never gives the GIL away. The drainer frees what is on the list. A panic would end the
@@ -28,23 +36,7 @@ var draining atomic.Bool
 //export tmLetGo
 func tmLetGo(device, index C.uint32_t) {
 	engine.At(uint32(device)).LetGo(uint32(index))
-	wakeDrainer()
-}
-
-// wakeDrainer has what was dropped, or was freed and waits in a driver, given back a little later.
-func wakeDrainer() {
-	if !draining.Load() && draining.CompareAndSwap(false, true) {
-		go drain()
-	}
-}
-
-// drain gives back what was dropped on all devices, a little later. What is dropped after the flag is down wakes another drainer.
-func drain() {
-	defer report()
-	time.Sleep(drainDelay)
-	draining.Store(false)
-	inBackground(drainAll)
-	reapNow()
+	drainer.Wake()
 }
 
 // drainAll gives back what was dropped on all devices.

@@ -78,7 +78,7 @@ func perform(c *C.tm_call, cancel *gomem.Cancel) {
 		fail(c, err)
 	}
 	if d := device(c); d != nil && d.FreesWait() {
-		wakeDrainer()
+		drainer.Wake()
 	}
 	if gomem.Noticed() {
 		c.notices = 1
@@ -180,7 +180,7 @@ func performAccess(c *C.tm_call, d *gomem.Device, w gomem.Wait) error {
 	case C.TM_OP_RAW_FROM_HOST:
 		return d.ForeignFromHost(uint64(c.address), c.memory, nbytes, w)
 	case C.TM_OP_RAW_FILL:
-		return d.ForeignFill(uint64(c.address), pattern, nbytes)
+		return d.ForeignFill(uint64(c.address), pattern, nbytes, w)
 	default:
 		return d.ForeignCopy(uint64(c.address), uint64(c.other_offset), nbytes)
 	}

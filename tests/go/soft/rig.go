@@ -58,6 +58,13 @@ func (r *Rig[D]) RequireNothingLeft() {
 	assert.Zero(r.T, r.Figure("reserved"), "bytes taken from the device")
 }
 
+// RequireEmpty waits for the device, and sees that all memory is back.
+func (r *Rig[D]) RequireEmpty() {
+	r.T.Helper()
+	r.RequireDrained()
+	r.RequireNothingLeft()
+}
+
 // Allocate allocates a block.
 func (r *Rig[D]) Allocate(nbytes uint64) uint64 {
 	r.T.Helper()

@@ -10,7 +10,7 @@ import pytest
 from support import KIB
 
 import tack_memory
-from tack_memory._native import _fast
+from tack_memory._native import PACKAGE_FOLDER, _fast
 
 
 def test_origins_are_the_callers_line_outside_of_this_package(any_device: str) -> None:
@@ -23,7 +23,7 @@ def test_origins_are_the_callers_line_outside_of_this_package(any_device: str) -
         assert {buffer.origin for buffer in buffers} == {f"{__file__}:{line}"}
         assert buffers[0].view(0, 1).origin == buffers[0].origin
         space = {"tack_memory": tack_memory, "device": any_device}
-        exec(compile("made = tack_memory.allocate(1, device)", "/somewhere/tack_memory/inside.py", "exec"), space)
+        exec(compile("made = tack_memory.allocate(1, device)", f"{PACKAGE_FOLDER}inside.py", "exec"), space)
         assert space["made"].origin.startswith(__file__), "frames of this package are passed over"
     finally:
         assert _fast.set_origins("off") == "line"
