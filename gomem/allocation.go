@@ -5,12 +5,13 @@ import "fmt"
 // Allocation is what a driver says that it has allocated at an address: nothing where Bytes is 0.
 type Allocation struct {
 	Base, Bytes uint64
-	Host        bool // host memory that the device can reach
+	Host        bool   // host memory that the device can reach
+	Elsewhere   string // the device on which it lies, where that is another one; "": this one, or the driver does not tell
 }
 
-// Refuse is a *BlockError where the block is not this allocation, or longer; nil where it can be freed.
+// Refuse is a *BlockError where the block is not this allocation, or longer, or lies on another device; nil where it can be freed.
 func (a Allocation) Refuse(device string, block Block) error {
-	if a.Bytes != 0 && !a.Host && a.Base == block.Address && block.Bytes <= a.Bytes {
+	if a.Bytes != 0 && !a.Host && a.Elsewhere == "" && a.Base == block.Address && block.Bytes <= a.Bytes {
 		return nil
 	}
 	return &BlockError{Device: device, Block: block, Found: a}
@@ -31,6 +32,8 @@ func (e *BlockError) Error() string {
 		why = "the driver knows no memory of its own there; give the address that the allocating call returned, for the device that it was called on"
 	case at.Host:
 		why = fmt.Sprintf("for the driver [%#x, %#x) is host memory; only device memory can be adopted", at.Base, at.Base+at.Bytes)
+	case at.Elsewhere != "":
+		why = fmt.Sprintf("it lies on %s; adopt it there", at.Elsewhere)
 	case at.Base != b.Address:
 		why = fmt.Sprintf("it lies inside the block [%#x, %#x), which can only be freed as a whole; adopt the block, and use a view of it", at.Base, at.Base+at.Bytes)
 	default:

@@ -129,10 +129,18 @@ static tmo_status find(const void *api, uint64_t address, tmo_found *found) {
 	found->bytes = bytes;
 	if (status.code || !library->cuPointerGetAttributes) return status;
 	unsigned type = 0, managed = 0;
-	CUpointer_attribute asked[] = { TMC_POINTER_MEMORY_TYPE, TMC_POINTER_IS_MANAGED };
-	void *answers[] = { &type, &managed };
-	status = TMC_TRY(api, cuPointerGetAttributes, sizeof asked / sizeof *asked, asked, answers, address);
+	int device = -1;
+	CUpointer_attribute asked[] = { TMC_POINTER_MEMORY_TYPE, TMC_POINTER_IS_MANAGED, TMC_POINTER_DEVICE_ORDINAL };
+	void *answers[] = { &type, &managed, &device };
+	enum { ATTRIBUTES = sizeof asked / sizeof *asked };
+	status = TMC_TRY(api, cuPointerGetAttributes, ATTRIBUTES, asked, answers, address);
+	if (status.code == TMC_INVALID_VALUE) {  /* drivers older than CUDA 9.2 do not know the last one */
+		device = -1;
+		status = TMC_TRY(api, cuPointerGetAttributes, ATTRIBUTES - 1, asked, answers, address);
+	}
+	if (status.code) return status;
 	found->host = type == TMC_MEMORYTYPE_HOST && !managed;  /* managed memory may lie on the host, and is freed as device memory is */
+	if (!found->host && !managed) found->device = device;   /* managed memory moves between devices. Visible devices are counted, as in our names */
 	return status;
 }
 

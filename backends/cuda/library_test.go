@@ -83,7 +83,7 @@ func TestOlderDrivers(t *testing.T) {
 		r.Write(a, content)
 		assert.Equal(t, content, r.Read(a, 1000))
 		r.Free(a, 1000)
-		r.requireEmpty()
+		r.RequireEmpty()
 		require.NoError(t, driver.Close())
 	}
 }
@@ -115,7 +115,7 @@ func TestEachMissingSymbol(t *testing.T) {
 			r.Write(a, soft.Noise(1000, 1))
 			assert.Equal(t, soft.Noise(1000, 1), r.Read(a, 1000))
 			r.Free(a, 1000)
-			r.requireEmpty()
+			r.RequireEmpty()
 			big := r.Allocate(capacity - 1<<20)
 			_, err = driver.Allocate(capacity - 1<<20)
 			var failed *gomem.DriverError

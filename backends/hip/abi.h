@@ -81,7 +81,8 @@ enum tmh_value { TMH_VALUES(V) };
 #undef V
 
 _Static_assert(sizeof(hipDeviceptr_t) == 8, "64-bit device addresses");
-_Static_assert(sizeof(hipPointerAttribute_t) == 32, "layout of hipPointerAttribute_t, as in the headers of HIP 5 to 7");
+_Static_assert(sizeof(hipPointerAttribute_t) == 32 && offsetof(hipPointerAttribute_t, device) == 4 && offsetof(hipPointerAttribute_t, isManaged) == 24,
+               "layout of hipPointerAttribute_t, as in the headers of HIP 5 to 7");
 _Static_assert(sizeof(hipMemPoolProps) == 88 && offsetof(hipMemPoolProps, location) == 8 && offsetof(hipMemPoolProps, win32SecurityAttributes) == 16,
                "layout of hipMemPoolProps, as in the headers of HIP 5 to 7");
 #endif

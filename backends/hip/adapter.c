@@ -143,8 +143,11 @@ static tmo_status find(const void *api, uint64_t address, tmo_found *found) {
 	int type = 0, host = 0;
 	status = TMH_TRY(api, hipPointerGetAttributes, &attributes, POINTER(address));
 	if (!status.code) status = host_type(api, &host);
+	if (status.code) return status;
 	memcpy(&type, &attributes, sizeof type);  /* versions differ in the field's name */
-	found->host = !status.code && type == host;
+	found->host = type == host;
+	/* Managed memory moves between devices. Visible devices are counted, as in our names. */
+	if (!found->host && !attributes.isManaged) found->device = attributes.device;
 	return status;
 }
 

@@ -181,6 +181,7 @@ typedef struct {
 	bool known; /* the address lies in a context that the device knows; device memory, or host */
 	bool host;  /* host memory; then without a range */
 	bool told;  /* the range is there: the loader has the function for that */
+	ze_device_handle_t device; /* that it was allocated on; NULL: the driver does not tell */
 } tml_place;
 tml_status tml_examine(tml_device *d, uint64_t address, tml_place *place);
 /* A block of the host's is ours from now on. Not *known: it lies in no context that we know, and is not. */
@@ -231,6 +232,7 @@ tml_status tml_begin(tml_device *d, tml_work *work, uint64_t address /* of the m
 tml_status tml_end(tml_device *d, tml_work *work, tml_status status, bool wait);
 tml_status tml_then(tml_device *d, tml_work *work); /* what comes next depends on what was appended */
 tml_status tml_wait(tml_device *d, tml_stream *s);  /* for our own work */
+/* Whether an address is device memory of that context. That the driver knows of none there is an answer, and no failure. */
 tml_status tml_lies_in(tml_device *d, ze_context_handle_t context, uint64_t address, bool *lies);
 /* The host's context, if it is set or blocks lie in it; else NULL: the host may have ended it. */
 ze_context_handle_t tml_lent(tml_device *d);

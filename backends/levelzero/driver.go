@@ -179,7 +179,7 @@ func (d *Driver) Free(block gomem.Block) error {
 	return d.check(status)
 }
 
-// Examine refuses what is no whole block of device memory: zeMemFree takes an address inside a block, too, and frees all of it. Memory of a context that
+// Examine refuses what lies on another device, and what is no whole block of device memory: zeMemFree takes an address inside a block, too, and frees all of it. Memory of a context that
 // the device does not know is refused: it could neither be moved nor freed.
 func (d *Driver) Examine(block gomem.Block) error {
 	if err := d.life.Use(); err != nil {
@@ -196,10 +196,15 @@ func (d *Driver) Examine(block gomem.Block) error {
 		return unknownContext(block)
 	case bool(place.host):
 		return gomem.Allocation{Base: block.Address, Bytes: block.Bytes, Host: true}.Refuse(d.name, block)
-	case bool(place.told):
-		return gomem.Allocation{Base: uint64(place.base), Bytes: uint64(place.bytes)}.Refuse(d.name, block)
 	}
-	return nil // the loader is too old to tell more
+	found := gomem.Allocation{Base: block.Address, Bytes: block.Bytes} // believed where the loader is too old to tell
+	if bool(place.told) {
+		found.Base, found.Bytes = uint64(place.base), uint64(place.bytes)
+	}
+	if on, other := d.library.other(place.device, d.facts.found.device); other {
+		found.Elsewhere = common.NameBeside(d.name, on)
+	}
+	return found.Refuse(d.name, block)
 }
 
 func unknownContext(block gomem.Block) error {

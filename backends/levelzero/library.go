@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -211,6 +212,15 @@ func (l *Library) facts(device string, ordinal int) (Facts, error) {
 	return Facts{Name: C.GoString(&c.name[0]), UUID: uuidText(c.uuid), Version: versionText(uint32(found.version)), Total: uint64(c.total),
 		Largest: uint64(c.largest), LargerPossible: c.relaxed != 0, Integrated: bool(c.integrated), InOrder: bool(c.in_order),
 		DefersFrees: bool(c.defers_frees), found: found, c: c}, nil
+}
+
+// other is which device a handle is, where it is another one than ours. One that is not listed may be a part of ours (a tile), and none is what a driver
+// gives that does not tell: then it is not known to be another.
+func (l *Library) other(device, ours C.ze_device_handle_t) (ordinal int, other bool) {
+	l.starter.Lock()
+	defer l.starter.Unlock()
+	ordinal = slices.IndexFunc(l.devices, func(found C.tml_found) bool { return found.device == device })
+	return ordinal, ordinal >= 0 && device != ours
 }
 
 // askFree completes the facts with where the figure of free memory comes from.

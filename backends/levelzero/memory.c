@@ -39,17 +39,20 @@ static void append(tml_device *d, tml_pending *node) {
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Memory that is none of the context's is of unknown type. */
-static tml_status type_in(tml_device *d, ze_context_handle_t context, uint64_t address, uint32_t *type) {
+/* What an address is in a context, and on which device (NULL where that is not told). Memory that is none of the context's is of unknown type; a driver that
+ * refuses such an address instead says the same. */
+static tml_status type_in(tml_device *d, ze_context_handle_t context, uint64_t address, uint32_t *type, ze_device_handle_t *device) {
 	ze_memory_allocation_properties_t properties = { .stype = TML_S_ALLOCATION_PROPERTIES };
-	tml_status status = TML_TRY(d->api, zeMemGetAllocProperties, context, (void *)(uintptr_t)address, &properties, NULL);
+	*device = NULL;
+	tml_status status = TML_TRY(d->api, zeMemGetAllocProperties, context, (void *)(uintptr_t)address, &properties, device);
 	*type = status.code ? TML_MEMORY_TYPE_UNKNOWN : (uint32_t)properties.type;
-	return status;
+	return final(status.code) && !tml_lost(status.code) ? TML_OK : status;
 }
 
 tml_status tml_lies_in(tml_device *d, ze_context_handle_t context, uint64_t address, bool *lies) {
 	uint32_t type;
-	tml_status status = type_in(d, context, address, &type);
+	ze_device_handle_t device;
+	tml_status status = type_in(d, context, address, &type, &device);
 	*lies = type == TML_MEMORY_TYPE_DEVICE;
 	return status;
 }
@@ -230,12 +233,9 @@ static void forget(tml_device *d, uint64_t bytes, ze_context_handle_t context, b
 	if (*live) --*live;
 }
 
-/* The driver's answer that an address is none of its memory is no failure of the question. */
-static tml_status answered(tml_status status) { return final(status.code) && !tml_lost(status.code) ? TML_OK : status; }
-
 static tml_status find_in(tml_device *d, ze_context_handle_t context, uint64_t address, tml_place *place) {
 	uint32_t type;
-	tml_status status = answered(type_in(d, context, address, &type));
+	tml_status status = type_in(d, context, address, &type, &place->device);
 	place->host = type == TML_MEMORY_TYPE_HOST;
 	place->known = place->host || type == TML_MEMORY_TYPE_DEVICE;
 	if (!place->known || place->host || !d->api->zeMemGetAddressRange) return status;
@@ -262,14 +262,14 @@ tml_status tml_adopt(tml_device *d, uint64_t address, bool *known) {
 	ze_context_handle_t lent = tml_lent(d), own = d->own.context;
 	tml_status in_lent = TML_OK, in_own = TML_OK;
 	*known = false;
-	if (lent) in_lent = answered(tml_lies_in(d, lent, address, known));
+	if (lent) in_lent = tml_lies_in(d, lent, address, known);
 	if (*known) {
 		pthread_mutex_lock(&d->lock);
 		d->adopted_lent++;
 		pthread_mutex_unlock(&d->lock);
 		return TML_OK;
 	}
-	if (!tml_lost(in_lent.code) && own) in_own = answered(tml_lies_in(d, own, address, known));
+	if (!tml_lost(in_lent.code) && own) in_own = tml_lies_in(d, own, address, known);
 	return *known ? TML_OK : tml_first(in_lent, in_own);  /* it may lie where could not be asked */
 }
 

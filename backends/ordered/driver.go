@@ -45,6 +45,7 @@ import (
 type Driver struct {
 	common.Copies
 	name    string
+	ordinal int
 	library *Library
 	facts   Facts
 	device  *C.tmo_device
@@ -70,7 +71,7 @@ func (l *Library) Open(name string, ordinal int) (*Driver, error) {
 	if device == nil {
 		return nil, fmt.Errorf("%s: no host memory for the device", name)
 	}
-	d := &Driver{name: name, library: l, facts: facts, device: device}
+	d := &Driver{name: name, ordinal: ordinal, library: l, facts: facts, device: device}
 	d.life = common.NewLife(name, func() error { return d.check(C.tmo_start(device)) })
 	d.Copies = common.NewCopies(name, d.life, transfers{d}, d)
 	// Not in Close: figures may be read after it. What the driver holds is given back by Close alone.
@@ -123,8 +124,8 @@ func (d *Driver) tooLarge() error {
 	return &gomem.DriverError{Device: d.name, Call: call, Code: v.FullCode, Name: v.FullName, Kind: gomem.ErrTooLarge}
 }
 
-// Examine refuses what is no block of the library's: it could not be freed. Where the library does not tell what
-// lies where, the caller is believed.
+// Examine refuses what is no block of the library's, which could not be freed, and what lies on another device, whose own it may be. Where the library
+// does not tell what lies where, the caller is believed.
 func (d *Driver) Examine(block gomem.Block) error {
 	if err := d.life.Use(); err != nil {
 		return err
@@ -135,6 +136,9 @@ func (d *Driver) Examine(block gomem.Block) error {
 		return err
 	}
 	found := gomem.Allocation{Base: uint64(finding.found.base), Bytes: uint64(finding.found.bytes), Host: bool(finding.found.host)}
+	if on := int(finding.found.device); on >= 0 && on != d.ordinal {
+		found.Elsewhere = common.NameBeside(d.name, on)
+	}
 	return found.Refuse(d.name, block)
 }
 

@@ -137,7 +137,7 @@ static bool wants_context(tmo_device *d, tmo_status status) {
 tmo_status tmo_find(tmo_device *d, uint64_t address, tmo_found *found, bool *told) {
 	tmo_guard guard;
 	tmo_status status = tmo_enter(d, &guard);
-	*found = (tmo_found){ 0 };
+	*found = (tmo_found){ .device = -1 };
 	*told = true;
 	if (status.code) return status;
 	status = TMO_CALL(d, find, address, found);

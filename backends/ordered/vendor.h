@@ -50,6 +50,7 @@ typedef struct {
 typedef struct {
 	uint64_t base, bytes; /* 0 bytes: nothing */
 	bool host;            /* host memory, pinned or registered */
+	int device;           /* ordinal of the one device that the memory lies on; below 0: it is of no one device, or the library does not tell */
 } tmo_found;
 
 /* What tmo_leave needs to put the thread back: its context or device, and its mode for captures. */
@@ -92,7 +93,7 @@ typedef struct tmo_vendor {
 	tmo_status (*allocate_ordered)(const void *api, uint64_t *address, uint64_t bytes, uint64_t pool, uint64_t stream);
 	tmo_status (*free_ordered)(const void *api, uint64_t address, uint64_t stream);  /* TMO_UNSUPPORTED where the library has no such call */
 	tmo_status (*memory)(const void *api, uint64_t *free_bytes, uint64_t *total);
-	tmo_status (*find)(const void *api, uint64_t address, tmo_found *found);  /* TMO_UNSUPPORTED where the library does not tell */
+	tmo_status (*find)(const void *api, uint64_t address, tmo_found *found);  /* *found comes in as nothing. TMO_UNSUPPORTED where the library does not tell */
 
 	/* ---- pools; called only where both the device and the library have them */
 	tmo_status (*pool_create)(const void *api, int device, uint64_t *pool);  /* TMO_UNSUPPORTED: this device has none after all */

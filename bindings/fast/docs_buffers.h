@@ -100,7 +100,7 @@
 	"\n" \
 	"Notes\n" \
 	"-----\n" \
-	"May be called from any thread. Counts a use. Complete on return."
+	"May be called from any thread. Counts a use. Complete on return. Ctrl-C ends a long copy: a part is written then."
 
 #define TM_DOC_COPY_TO_HOST \
 	"copy_to_host($self, /, out=None, offset=0, nbytes=None)\n" \
@@ -150,7 +150,7 @@
 	"\n" \
 	"Notes\n" \
 	"-----\n" \
-	"May be called from any thread. Counts a use."
+	"May be called from any thread. Counts a use. Ctrl-C ends a long fill: a part is written then."
 
 #define TM_DOC_COPY_FROM \
 	"copy_from($self, /, other, offset=0, source_offset=0, nbytes=None)\n" \

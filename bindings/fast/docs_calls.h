@@ -169,7 +169,7 @@
 	"    It would pass a strict budget.\n" \
 	"ValueError, TypeError\n" \
 	"    Memory that is ours already or overlaps ours; a call whose memory this device cannot free; what the driver says is no block of device memory,\n" \
-	"    lies inside one, or ends beyond it (with how=\"host\" nobody is asked); wrong arguments. Nothing changed, and the caller keeps the memory.\n" \
+	"    lies on another device, inside a block, or ends beyond it (with how=\"host\" nobody is asked); wrong arguments. Nothing changed, and the caller keeps the memory.\n" \
 	"ForkError\n" \
 	"    In a forked child process.\n" \
 	"\n" \

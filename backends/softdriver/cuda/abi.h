@@ -39,7 +39,7 @@ enum cuda_call {
 		if (!((device) = soft_device(ordinal))) \
 			return (CUresult)V_CUDA_ERROR_INVALID_DEVICE; \
 	} while (0)
-/* A client's stream handle into the engine's stream; 0, 1 (legacy) and 2 (per thread) are the legacy stream of the current context. */
+/* A client's stream handle into the engine's stream; 0 and 1 are the legacy stream of the current context, 2 is the calling thread's default stream in it. */
 #define NEED_STREAM(stream, handle) \
 	do { \
 		enum soft_result result_ = cuda_stream(handle, &(stream)); \

@@ -14,7 +14,7 @@ enum soft_result cuda_stream(CUstream handle, struct soft_stream **stream)
 	struct soft_device *device;
 	enum soft_result result = soft_context_device(&device);
 	if (!result)
-		*stream = device->legacy;
+		*stream = (uintptr_t)handle == 2 ? soft_stream_per_thread(device) : device->legacy;
 	return result;
 }
 

@@ -82,6 +82,8 @@ struct soft_stream {
 /* ---- without the lock */
 struct soft_stream *soft_stream_create(struct soft_device *device, int non_blocking, int priority);
 enum soft_result soft_stream_destroy(struct soft_stream *stream);
+/* The calling thread's default stream on the device. */
+struct soft_stream *soft_stream_per_thread(struct soft_device *device);
 enum soft_result soft_stream_synchronize(struct soft_stream *stream);
 enum soft_result soft_stream_query(struct soft_stream *stream);
 enum soft_result soft_device_synchronize(struct soft_device *device);

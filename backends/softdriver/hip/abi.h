@@ -42,11 +42,13 @@ hipError_t hip_result(enum soft_result result);
 /* The calling thread's current device: device 0 until it chooses another. */
 void hip_visible(struct soft_visible *visible, int devices); /* HIP_VISIBLE_DEVICES */
 struct soft_device *hip_device(void);
-/* A client's stream handle into the engine's stream, which checks it under its lock. 0, 1 (legacy) and 2 (per thread) are the null stream of
- * the current device. */
+/* A client's stream handle into the engine's stream, which checks it under its lock. 0 and 1 (legacy) are the null stream of the current device, 2 is the
+ * calling thread's default stream on it. */
 static inline struct soft_stream *hip_stream(hipStream_t handle)
 {
-	return (uintptr_t)handle > 2 ? (struct soft_stream *)(void *)handle : hip_device()->legacy;
+	if ((uintptr_t)handle > 2)
+		return (struct soft_stream *)(void *)handle;
+	return (uintptr_t)handle == 2 ? soft_stream_per_thread(hip_device()) : hip_device()->legacy;
 }
 
 static inline uint64_t hip_address(const void *pointer) { return (uint64_t)(uintptr_t)pointer; }

@@ -81,6 +81,48 @@ func TestOnlyWholeBlocksAreAdopted(t *testing.T) {
 	})
 }
 
+// TestMemoryOfAnotherDeviceIsNotAdopted: it may be ours there, in books that know nothing of this device's. It is refused in each way to adopt, and nothing is
+// counted here; on its own device it is adopted.
+func TestMemoryOfAnotherDeviceIsNotAdopted(t *testing.T) {
+	forEach(t, func(t *testing.T, f flavour) {
+		l := f.open(t, nil)
+		first, second := f.rigOn(t, l, 0), f.rigOn(t, l, 1)
+		cores := []*core{coreOn(t, first), coreOn(t, second)}
+		for on, r := range []*rig{first, second} {
+			here, other := cores[on], cores[1-on]
+			ours, theirs := r.Allocate(5000), r.host.allocate(5000)
+			blocks := map[string]gomem.Block{"ours": {Address: ours, Bytes: 5000, How: f.plain}, "the host's": {Address: theirs, Bytes: 5000, How: f.plain}}
+			if pools, has := r.host.(poolHost); has && f.settings["pools"] == 1 {
+				stream := r.host.stream()
+				blocks["of a pool"] = gomem.Block{Address: pools.allocateOrdered(5000, stream), Bytes: 5000, How: f.ordered}
+				r.host.wait(stream)
+				r.host.endStream(stream)
+			}
+			for name, block := range blocks {
+				_, err := other.device.Adopt(block.Address, block.Bytes, gomem.AdoptOptions{How: block.How})
+				_, reserved := other.device.ReserveToAdopt(block.Address, block.Bytes, block.How, gomem.AllocateOptions{})
+				for _, err := range []error{err, reserved} {
+					var refused *gomem.BlockError
+					require.ErrorAs(t, err, &refused, name)
+					assert.ErrorContains(t, err, f.deviceName(1-on)+" cannot adopt", name)
+					assert.ErrorContains(t, err, "it lies on "+f.deviceName(on)+"; adopt it there", name)
+				}
+				assert.Zero(t, other.info().InUse, name)
+				assert.Zero(t, other.info().Reserved, name)
+				if name != "ours" {
+					index, err := here.device.Adopt(block.Address, block.Bytes, gomem.AdoptOptions{How: block.How})
+					require.NoError(t, err, name)
+					here.device.Drop(index)
+				}
+			}
+			r.Free(ours, 5000)
+		}
+		for _, c := range cores {
+			c.end()
+		}
+	})
+}
+
 // TestMemoryOfAPoolIsAdopted: each block of a pool is one by itself, wherever it lies in what the pool has from the device, and from the call on that allocates
 // it, although its stream has not got there.
 func TestMemoryOfAPoolIsAdopted(t *testing.T) {

@@ -30,6 +30,78 @@ TEST(work_is_asynchronous_and_in_order)
 	OK(cu.cuStreamQuery(stream));
 }
 
+#define PER_THREAD ((CUstream)2)
+
+struct there {
+	CUcontext context;
+	CUdeviceptr block;
+	struct gate *gate; /* what this thread's stream stands at when it ends */
+};
+
+/* Another thread, which uses its own default stream while the first one's is busy. */
+static void *use_there(void *data)
+{
+	struct there *there = data;
+	unsigned char byte = 0;
+	OK(cu.cuCtxSetCurrent(there->context));
+	OK(cu.cuStreamQuery(PER_THREAD)); /* idle */
+	OK(cu.cuMemsetD8Async(there->block, 5, 64, PER_THREAD));
+	OK(cu.cuMemcpyDtoHAsync_v2(&byte, there->block + 63, 1, PER_THREAD));
+	OK(cu.cuStreamSynchronize(PER_THREAD));
+	EQUAL(byte, 5);
+	close_gate(there->gate, PER_THREAD);
+	OK(cu.cuMemsetD8Async(there->block, 6, 64, PER_THREAD));
+	return NULL;
+}
+
+TEST(each_thread_has_a_default_stream_of_its_own)
+{
+	struct gate here, elsewhere;
+	struct there there = { .gate = &elsewhere };
+	pthread_t thread;
+	unsigned flags = 1;
+	unsigned char byte = 0;
+	start();
+	CUstream free_one = new_stream(V_CU_STREAM_NON_BLOCKING);
+	OK(cu.cuCtxGetCurrent(&there.context));
+	OK(cu.cuMemAlloc_v2(&there.block, 64));
+	OK(cu.cuStreamGetFlags(PER_THREAD, &flags));
+	EQUAL(flags, 0);
+	RETURNS(V_CUDA_ERROR_INVALID_HANDLE, cu.cuStreamDestroy_v2(PER_THREAD));
+	close_gate(&here, PER_THREAD);
+	RETURNS(V_CUDA_ERROR_NOT_READY, cu.cuStreamQuery(PER_THREAD));
+	CHECK(!pthread_create(&thread, NULL, use_there, &there));
+	CHECK(!pthread_join(thread, NULL));
+	OK(cu.cuStreamQuery(free_one));
+	open_gate(&here);
+	OK(cu.cuStreamSynchronize(PER_THREAD)); /* the other thread's work is still under way */
+	RETURNS(V_CUDA_ERROR_NOT_READY, cu.cuStreamQuery(NULL)); /* the legacy stream comes after that of all threads, also of one that has ended */
+	open_gate(&elsewhere);
+	OK(cu.cuStreamSynchronize(NULL));
+	OK(cu.cuMemcpyDtoH_v2(&byte, there.block + 63, 1));
+	EQUAL(byte, 6);
+	close_gate(&here, NULL);
+	OK(cu.cuMemsetD8Async(there.block, 7, 64, PER_THREAD));
+	RETURNS(V_CUDA_ERROR_NOT_READY, cu.cuStreamQuery(PER_THREAD)); /* and it comes after the legacy stream */
+	open_gate(&here);
+	OK(cu.cuStreamSynchronize(PER_THREAD));
+	OK(cu.cuDevicePrimaryCtxReset_v2(0)); /* it ends with the context's other streams, and is made anew */
+	OK(cu.cuStreamQuery(PER_THREAD));
+}
+
+TEST(a_threads_default_stream_can_be_captured_and_the_legacy_stream_not)
+{
+	CUstreamCaptureStatus status;
+	CUgraph graph;
+	start();
+	RETURNS(V_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuStreamBeginCapture_v2(NULL, (CUstreamCaptureMode)V_CU_STREAM_CAPTURE_MODE_RELAXED));
+	OK(cu.cuStreamBeginCapture_v2(PER_THREAD, (CUstreamCaptureMode)V_CU_STREAM_CAPTURE_MODE_RELAXED));
+	OK(cu.cuStreamIsCapturing(PER_THREAD, &status));
+	EQUAL(status, V_CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	OK(cu.cuStreamEndCapture(PER_THREAD, &graph));
+	OK(cu.cuGraphDestroy(graph));
+}
+
 TEST(events_come_true_where_they_were_recorded)
 {
 	CUevent before, after, never;

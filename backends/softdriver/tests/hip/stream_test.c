@@ -33,8 +33,8 @@ TEST(the_null_stream_and_its_order)
 	hipStream_t free_one = new_stream();
 	close_gate(&gate, NULL);
 	RETURNS(V_hipErrorNotReady, hip.hipStreamQuery(NULL));
-	RETURNS(V_hipErrorNotReady, hip.hipStreamQuery(legacy)); /* its other names */
-	RETURNS(V_hipErrorNotReady, hip.hipStreamQuery(per_thread));
+	RETURNS(V_hipErrorNotReady, hip.hipStreamQuery(legacy)); /* its other name */
+	RETURNS(V_hipErrorNotReady, hip.hipStreamQuery(per_thread)); /* waits for it */
 	void *block = new_block(8);
 	OK(hip.hipMemsetAsync(block, 1, 8, blocking));
 	RETURNS(V_hipErrorNotReady, hip.hipStreamQuery(blocking)); /* waits for it */
@@ -47,6 +47,59 @@ TEST(the_null_stream_and_its_order)
 	open_gate(&gate);
 	OK(hip.hipDeviceSynchronize());
 	OK(hip.hipStreamQuery(NULL));
+}
+
+#define PER_THREAD ((hipStream_t)2)
+
+struct there {
+	unsigned char *block;
+	struct gate *gate; /* what this thread's stream stands at when it ends; NULL: nothing */
+};
+
+/* Another thread, which uses its own default stream while the first one's is busy. */
+static void *use_there(void *data)
+{
+	struct there *there = data;
+	OK(hip.hipStreamQuery(PER_THREAD)); /* idle */
+	OK(hip.hipMemsetAsync(there->block, 5, 8, PER_THREAD));
+	OK(hip.hipStreamSynchronize(PER_THREAD));
+	EQUAL(there->block[7], 5);
+	if (there->gate) {
+		close_gate(there->gate, PER_THREAD);
+		OK(hip.hipMemsetAsync(there->block, 6, 8, PER_THREAD));
+	}
+	return NULL;
+}
+
+TEST(each_thread_has_a_default_stream_of_its_own)
+{
+	struct gate here, elsewhere;
+	pthread_t thread;
+	unsigned flags = 1;
+	load_devices(2);
+	hipStream_t free_one = new_stream();
+	unsigned char *block = new_block(8);
+	struct there there = { block, &elsewhere };
+	OK(hip.hipStreamGetFlags(PER_THREAD, &flags));
+	EQUAL(flags, V_hipStreamDefault);
+	RETURNS(V_hipErrorInvalidHandle, hip.hipStreamDestroy(PER_THREAD));
+	close_gate(&here, PER_THREAD);
+	RETURNS(V_hipErrorNotReady, hip.hipStreamQuery(PER_THREAD));
+	CHECK(!pthread_create(&thread, NULL, use_there, &there));
+	CHECK(!pthread_join(thread, NULL));
+	OK(hip.hipSetDevice(1));
+	OK(hip.hipStreamQuery(PER_THREAD)); /* one for each device, too */
+	OK(hip.hipSetDevice(0));
+	OK(hip.hipStreamQuery(free_one));
+	open_gate(&here);
+	OK(hip.hipStreamSynchronize(PER_THREAD));
+	EQUAL(block[7], 5);
+	RETURNS(V_hipErrorNotReady, hip.hipStreamQuery(NULL)); /* the null stream comes after those of all threads, also of one that has ended */
+	open_gate(&elsewhere);
+	OK(hip.hipStreamSynchronize(NULL));
+	EQUAL(block[7], 6);
+	OK(hip.hipDeviceReset()); /* it ends with the device's other streams, and is made anew */
+	OK(hip.hipStreamQuery(PER_THREAD));
 }
 
 TEST(a_destroyed_stream_runs_what_is_queued)
