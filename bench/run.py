@@ -103,9 +103,10 @@ def main() -> int:
     for part in parts:
         print(f"bench: {part}", file=sys.stderr, flush=True)
         if part == "startup":
+            import pytest_plugin
             import startup
 
-            rows += startup.rows(5 if options.quick else 15)
+            rows += startup.rows(5 if options.quick else 15) + pytest_plugin.rows(3 if options.quick else 9)
         elif part == "core":
             import core
 

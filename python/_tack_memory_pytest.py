@@ -1,10 +1,15 @@
 """The pytest plug-in of tack-memory.
 
-pytest loads it wherever tack-memory is installed, so it imports nothing but pytest until an option asks for more, and it is a module of its
-own so that loading it does not import tack_memory.
+pytest loads it wherever tack-memory is installed, so it imports nothing but pytest until a test or an option asks for more, and it is a module of
+its own so that loading it does not import tack_memory. What it does then is in tack_memory/_pytest.
 
-`pytest --device-memory-simulate "64 KiB"` runs a project's tests with Tack's CPU backend on a simulated device that spills: whatever relies
-on an array staying where it is fails. It must act before anything imports Tack, a project's conftest.py included.
+    @pytest.mark.limit_device_memory("24 MiB")      a test that must stay under 24 MiB
+    device_memory                                   a fixture: .peak(), .assert_below(size), .leaked
+    pytest --device-memory-report                   what each test held
+    pytest --device-memory-baseline memory.txt      what has grown since the last --device-memory-update
+    pytest --device-memory-budget "8 GiB"           under a budget
+    pytest --device-memory-simulate "64 KiB"        with Tack's CPU backend on a simulated device that spills: whatever relies on an array
+                                                    staying where it is fails
 """
 
 from __future__ import annotations
@@ -15,17 +20,16 @@ import pytest
 
 if TYPE_CHECKING:
     import argparse
-    from types import ModuleType
+    from collections.abc import Iterable
     from typing import Any
 
-    from tack_memory import MemoryPeak
-    from tack_memory._imports import Awaited
-    from tack_memory.hosts._simulate import Simulation as Wanted
+    from tack_memory._pytest.budget import Budget
+    from tack_memory._pytest.measure import DeviceMemory
+    from tack_memory._pytest.plugin import Measuring
+    from tack_memory._pytest.simulation import Simulation
 
-TACK = "tack"
-
-# Of one process: what happened there, or why nothing was simulated. Goes from xdist's workers to the controller.
-Figures = dict[str, int] | str
+MARKER = "limit_device_memory"
+FIXTURE = "device_memory"
 
 
 class Option:
@@ -49,6 +53,16 @@ class Option:
         return given
 
 
+BUDGET = Option(
+    "--device-memory-budget",
+    "SIZE",
+    'run under a budget: "8 GiB" for each device, or "cuda:0=8GiB,cuda:1=50%%", as TACK_MEMORY_BUDGET',
+)
+BASELINE = Option(
+    "--device-memory-baseline",
+    "FILE",
+    "fail tests that hold more device memory than FILE says, and list all that differ from it",
+)
 SIMULATE = Option(
     "--device-memory-simulate",
     "SIZE",
@@ -60,100 +74,29 @@ ADDRESSES = Option(
     "whether that device uses addresses again; fresh (the default): never, a stale pointer crashes; reuse: at once, a stale pointer finds other data",
     ("fresh", "reuse"),
 )
+UPDATE = "--device-memory-update"
 
-
-class Simulation:
-    """Tack on a simulated device, for one run of pytest in this process."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self.peak: MemoryPeak | None = None  # of the device, from the moment when Tack was plugged in
-        self.before: dict[str, int] = {}  # what was moved there until that moment
-        self.why_not = f"nothing imported {TACK}"  # while there is no peak
-        self.told: list[Figures] = []  # by xdist's workers
-        self.awaited: Awaited | None = None  # the import of Tack
-        self.silent = 0  # workers that ended without a word
-
-    def start(self) -> None:
-        """Plug in to Tack as soon as it is imported. What cannot be simulated fails in that import, and so in the test that needs it."""
-        from tack_memory import _auto, _imports
-
-        _auto.stop()
-        self.awaited = _imports.when_imported(TACK, self.plug_in, strict=True)
-
-    def end(self) -> None:
-        """Leave Tack as it was: another run of pytest in this process may ask for something else."""
-        from tack_memory import hosts
-
-        if self.awaited is not None:
-            self.awaited.cancel()
-        if self.peak is not None:
-            self.peak.__exit__(None, None, None)
-        plugged = hosts.plugged(TACK)
-        if self.peak is not None and plugged is not None and plugged.adapter.simulated is not None:
-            try:
-                hosts.uninstall(plugged.adapter.module)
-            except (BufferError, MemoryError, RuntimeError) as still:  # what a test holds, or has put on top, is there to the end of the process
-                from tack_memory._logging import warning
-
-                warning("device memory: %s stays simulated after the tests: %s", TACK, still)
-
-    def plug_in(self, tack: ModuleType) -> None:
-        from tack_memory import hosts, memory_peak
-
-        try:
-            hosts.install(tack, simulate=self.wanted.budget, simulate_addresses=self.wanted.addresses)
-        except Exception as error:
-            self.why_not = f"{type(error).__name__}: {error}"
-            raise
-        plugged = hosts.plugged(TACK)
-        if self.peak is None and plugged is not None and plugged.adapter.simulated is not None:
-            self.before = self.moved(plugged.adapter.simulated)
-            self.peak = memory_peak(plugged.adapter.simulated, "pytest")
-            self.peak.__enter__()
-
-    def figures(self) -> Figures:
-        """What happened in this process."""
-        if self.peak is None:
-            return self.why_not
-        moved = {name: value - self.before[name] for name, value in self.moved(self.peak.device).items()}
-        return {**moved, "peak": self.peak.bytes}
-
-    def moved(self, device: str) -> dict[str, int]:
-        """What was moved on the device since the process began."""
-        from tack_memory import memory_info
-
-        info = memory_info(device)
-        return {name: getattr(info, name) or 0 for name in ("spill_count", "restore_count", "spilled_bytes", "restored_bytes")}
-
-    def __str__(self) -> str:
-        return f"device memory: Tack's CPU backend is simulated, {self.wanted}"
-
-    def summary(self, figures: list[Figures]) -> str:
-        """One line for people; of several processes the sums, but the highest peak."""
-        from tack_memory._sizes import format_bytes
-
-        told = [one for one in figures if not isinstance(one, str)]
-        silent = f"; {self.silent} of the workers ended without telling theirs" if self.silent else ""
-        if not told:
-            reasons = sorted({one for one in figures if isinstance(one, str)})
-            return f"device memory: nothing was simulated: {'; '.join(reasons)}{silent}"
-        total = {name: sum(one[name] for one in told) for name in told[0]}
-        peak = format_bytes(max(one["peak"] for one in told)) + (f" in one of {len(told)} processes" if len(told) > 1 else "")
-        spilled, restored = format_bytes(total["spilled_bytes"]), format_bytes(total["restored_bytes"])
-        return (
-            f"device memory: {total['spill_count']:,} spills ({spilled}), {total['restore_count']:,} restores ({restored}), peak {peak}"
-            f" under a soft budget of {format_bytes(self.wanted.budget)}{silent}"
-        )
-
-
-simulation_of = pytest.StashKey[Simulation]()
+simulation_of: pytest.StashKey[Simulation] = pytest.StashKey()
+budget_of: pytest.StashKey[Budget] = pytest.StashKey()
+measuring_of: pytest.StashKey[Measuring] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("device-memory", "device memory of arrays (tack-memory)")
-    for option in (SIMULATE, ADDRESSES):
+    group.addoption("--device-memory-report", dest="device_memory_report", action="store_true", help="list the tests that held most device memory")
+    group.addoption("--device-memory-report-top", dest="device_memory_report_top", type=int, metavar="N", help="list N of them, not 10; 0: all")
+    group.addoption("--device-memory-report-json", dest="device_memory_report_json", metavar="FILE", help="write the figures of all tests to FILE, in bytes")
+    BASELINE.add(parser, group)
+    group.addoption(UPDATE, dest="device_memory_update", action="store_true", help="write what has changed to the baseline's file")
+    for option in (BUDGET, SIMULATE, ADDRESSES):
         option.add(parser, group)
+    parser.addini(
+        "device_memory_limit",
+        f'limits of every test, which its own {MARKER} overrides; one a line: "24 MiB", or "24 MiB, device=cuda:0, kind=peak"',
+        "linelist",
+        default=[],
+    )
+    parser.addini("device_memory_baseline_tolerance", 'how far a test may be from its baseline: "64 KiB", "5%"', default="0")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -162,19 +105,46 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f'{MARKER}(size, device=None, kind="own"): fail the test where it holds more device memory than size ("24 MiB"; size itself is allowed). kind: own '
+        "(what the test's body allocated), delta (above what was in use when it began), peak (all that is in use), footprint (and what is spilled), leak "
+        "(what it left behind)",
+    )
     _start(config, config.option)  # where the plug-in itself came from a conftest.py
+    option = config.option
+    if (
+        option.device_memory_report
+        or option.device_memory_report_top is not None
+        or option.device_memory_report_json is not None
+        or option.device_memory_update
+        or BASELINE.value(config, option) is not None
+        or config.getini("device_memory_limit")
+    ):
+        _measuring(config)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tests are measured where one of them asks for it. This looks at each test for some tenths of a microsecond."""
+    if measuring_of not in session.config.stash and _asks(session.items):
+        _measuring(session.config)
+
+
+@pytest.fixture
+def device_memory(request: pytest.FixtureRequest) -> DeviceMemory:
+    """What the test's body holds of device memory: .peak() so far, in bytes; .assert_below("24 MiB"); .leaked, what it allocated and is alive."""
+    return _measuring(request.config).memory_of(request)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    simulation = config.stash.get(simulation_of, None)
-    if simulation is not None:
-        simulation.end()
+    for started in (config.stash.get(simulation_of, None), config.stash.get(budget_of, None)):
+        if started is not None:
+            started.end()
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    simulation = config.stash.get(simulation_of, None)
-    return None if simulation is None else str(simulation)
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [str(started) for started in (config.stash.get(simulation_of, None), config.stash.get(budget_of, None)) if started is not None]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -205,7 +175,43 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(simulation.summary(simulation.told if distributed else [simulation.figures()]))
 
 
+def _asks(items: Iterable[pytest.Item]) -> bool:
+    """Whether a test has the marker, on itself or on what it is in, or uses the fixture."""
+    known: set[int] = set()  # ids of the nodes above that have no marker
+    for item in items:
+        node: Any = item
+        while node is not None and id(node) not in known:
+            for mark in node.own_markers:
+                if mark.name == MARKER:
+                    return True
+            if node is not item:
+                known.add(id(node))
+            node = node.parent
+        if FIXTURE in getattr(item, "fixturenames", ()):
+            return True
+    return False
+
+
+def _measuring(config: pytest.Config) -> Measuring:
+    """What measures the tests of this run; it is there from the first call on."""
+    measuring = config.stash.get(measuring_of, None)
+    if measuring is None:
+        from tack_memory._pytest.asked import asked
+        from tack_memory._pytest.plugin import NAME, Measuring
+
+        try:
+            measuring = config.stash[measuring_of] = Measuring(config, asked(config))
+        except (ValueError, TypeError, OSError) as wrong:
+            raise pytest.UsageError(str(wrong)) from None
+        config.pluginmanager.register(measuring, NAME)
+    return measuring
+
+
 def _start(config: pytest.Config, line: argparse.Namespace) -> None:
+    """What must act before anything imports Tack, a project's conftest.py included."""
+    budget = BUDGET.value(config, line)
+    if budget is not None and budget_of not in config.stash:
+        _start_budget(config, budget)
     size, addresses = SIMULATE.value(config, line), ADDRESSES.value(config, line)
     if simulation_of in config.stash or (size is None and addresses is None):
         return
@@ -217,8 +223,21 @@ def _start(config: pytest.Config, line: argparse.Namespace) -> None:
         wanted = _simulate.wanted(size, None, addresses)
     except ValueError as wrong:
         raise pytest.UsageError(f"{SIMULATE.flag}: {wrong}") from None
+    from tack_memory._pytest.simulation import Simulation
+
     simulation = config.stash[simulation_of] = Simulation(wanted)
     try:
         simulation.start()  # plugs in at once where this process has imported Tack before
     except Exception as wrong:
         raise pytest.UsageError(f"{SIMULATE.flag}: {wrong}") from wrong
+
+
+def _start_budget(config: pytest.Config, text: str) -> None:
+    from tack_memory._pytest.budget import Budget
+
+    try:
+        budget = Budget(text, BUDGET.flag)
+        budget.start()
+    except (ValueError, MemoryError) as wrong:
+        raise pytest.UsageError(str(wrong)) from None
+    config.stash[budget_of] = budget

@@ -4,6 +4,7 @@
  * Where origins are on when it is entered, its scope on the device that was asked for is watched (gomem/stays.go), and Go tells what was live at its peak. */
 #include "lane.h"
 #include "docs_calls.h"
+#include "rises.h"
 #include <time.h>
 
 static PyTypeObject *scope_type;
@@ -24,6 +25,7 @@ typedef struct peak_scope {
 	uint32_t count, main;              /* main: place of the device that was asked for */
 	entry *later;                      /* those of devices opened since; malloc'ed */
 	struct peak_scope *next, **from;   /* the list of open scopes */
+	tm_rises *rises;                   /* where the maxima of the device that was asked for were reached; NULL: nobody asked */
 	int state;
 	struct timespec began;
 	double seconds;
@@ -100,6 +102,7 @@ static void close_all(peak_scope *peak, bool tell)
 {
 	entry *main = &peak->entries[peak->main];
 	peak->seconds = since(&peak->began);
+	tm_rises_end(peak->rises);
 	if ((*peak->from = peak->next)) peak->next->from = peak->from;
 	for (entry *late = peak->later; late; late = late->later) close_scope(&late->peak.scope);
 	for (uint32_t i = 0; i < peak->count; i++)
@@ -218,7 +221,7 @@ static const entry *main_entry(peak_scope *peak)
 	return NULL;
 }
 
-enum figure { BYTES, START, END, DELTA, FOOTPRINT, OWN, SPILLED, RESTORED };
+enum figure { BYTES, START, END, DELTA, FOOTPRINT, OWN, OWN_END, SPILLED, RESTORED };
 
 static PyObject *get_figure(PyObject *self, void *closure)
 {
@@ -233,6 +236,7 @@ static PyObject *get_figure(PyObject *self, void *closure)
 	case DELTA: return PyLong_FromLongLong(now.peak - now.start);
 	case FOOTPRINT: return PyLong_FromLongLong(now.footprint);
 	case OWN: return PyLong_FromLongLong(now.own);
+	case OWN_END: return PyLong_FromLongLong(now.own_now);
 	case SPILLED: return PyLong_FromLongLong(now.spilled_bytes);
 	default: return PyLong_FromLongLong(now.restored_bytes);
 	}
@@ -257,6 +261,41 @@ static PyObject *get_by_device(PyObject *self, void *unused)
 		if (add_highest(bytes, late)) Py_CLEAR(bytes);
 	return bytes;
 }
+
+static int add_figures(PyObject *figures, const entry *entry)
+{
+	tm_scope now = read_entry(entry);
+	PyObject *told = Py_BuildValue("{sL sL sL sL sL sL sL sL}", "bytes", (long long)now.peak, "delta", (long long)(now.peak - now.start), "footprint",
+		(long long)now.footprint, "own", (long long)now.own, "own_end", (long long)now.own_now, "end", (long long)now.end, "spilled_bytes",
+		(long long)now.spilled_bytes, "restored_bytes", (long long)now.restored_bytes);
+	int failed = !told || PyDict_SetItem(figures, tm_devices[entry->device].name, told) ? -1 : 0;
+	Py_XDECREF(told);
+	return failed;
+}
+
+static PyObject *get_figures(PyObject *self, void *unused)
+{
+	peak_scope *peak = (peak_scope *)self;
+	if (!main_entry(peak)) return NULL;
+	PyObject *figures = PyDict_New();
+	for (uint32_t i = 0; figures && i < peak->count; i++)
+		if (add_figures(figures, &peak->entries[i])) Py_CLEAR(figures);
+	for (entry *late = peak->later; figures && late; late = late->later)
+		if (add_figures(figures, late)) Py_CLEAR(figures);
+	return figures;
+}
+
+static PyObject *_note_stacks(PyObject *self, PyObject *until)
+{
+	peak_scope *peak = (peak_scope *)self;
+	if (until != Py_None && !PyCode_Check(until)) return PyErr_Format(PyExc_TypeError, "_note_stacks: a code object or None, not %.100s", Py_TYPE(until)->tp_name);
+	if (peak->state != OPEN || peak->rises) return PyErr_Format(PyExc_RuntimeError, "_note_stacks is for a peak scope that is open, and once");
+	peak->rises = tm_rises_begin(&peak->entries[peak->main].peak.scope, tm_given(until));
+	if (!peak->rises) return NULL;
+	Py_RETURN_NONE;
+}
+
+static PyObject *get_stack(PyObject *self, void *maximum) { return tm_rises_stack(((peak_scope *)self)->rises, (enum tm_maximum)(intptr_t)maximum); }
 
 /* What was live at the peak as JSON, decoded by tack_memory.MemoryPeak. */
 static PyObject *get_at_peak(PyObject *self, void *unused)
@@ -323,6 +362,7 @@ static void scope_dealloc(PyObject *self)
 	if (peak->weak) PyObject_ClearWeakRefs(self);
 	if (peak->state == OPEN) close_all(peak, false); /* a scope that is dropped closes itself */
 	if (peak->state == CLOSED) free(peak->entries[peak->main].peak.at_peak);
+	tm_rises_free(peak->rises);
 	if (peak->entries != peak->few) PyMem_Free(peak->entries);
 	for (entry *late = peak->later, *next; late; late = next) {
 		next = late->later;
@@ -342,9 +382,14 @@ static PyGetSetDef scope_getset[] = {
 	{"delta", get_figure, NULL, "bytes - start.", (void *)DELTA},
 	{"footprint", get_figure, NULL, "The highest in_use + spilled.", (void *)FOOTPRINT},
 	{"own", get_figure, NULL, "The most bytes that were allocated inside the interval and alive at one time, spilled or not.", (void *)OWN},
+	{"own_end", get_figure, NULL, "Bytes that were allocated inside the interval and are alive on exit; while it is open: now.", (void *)OWN_END},
 	{"spilled_bytes", get_figure, NULL, "Bytes spilled in the interval.", (void *)SPILLED},
 	{"restored_bytes", get_figure, NULL, "Bytes restored in the interval.", (void *)RESTORED},
 	{"by_device", get_by_device, NULL, "The highest in_use of each open device.", NULL},
+	{"_figures", get_figures, NULL, "The figures of each open device, by its name.", NULL},
+	{"_stack_at_peak", get_stack, NULL, "Where the program was when `bytes` was reached, innermost first: (file, line, function).", (void *)TM_MAXIMUM_PEAK},
+	{"_stack_at_own", get_stack, NULL, "Where the program was when `own` was reached.", (void *)TM_MAXIMUM_OWN},
+	{"_stack_at_footprint", get_stack, NULL, "Where the program was when `footprint` was reached.", (void *)TM_MAXIMUM_FOOTPRINT},
 	{"_at_peak_json", get_at_peak, NULL, "What was live at the peak, by label and origin, as JSON; None where origins were off on entry, or it is not known.", NULL},
 	{"device", get_device, NULL, "Name of the device that the other figures are of.", NULL},
 	{"seconds", get_seconds, NULL, "How long the interval lasted, or has lasted.", NULL},
@@ -357,6 +402,9 @@ static PyGetSetDef scope_getset[] = {
 static PyMethodDef scope_methods[] = {
 	{"__enter__", scope_enter, METH_NOARGS, NULL},
 	{"__exit__", TM_FASTCALL(scope_exit), NULL},
+	{"_note_stacks", _note_stacks, METH_O,
+		"_note_stacks($self, until, /)\n--\n\nFrom now on, note the Python stack at each rise of `bytes`, `own` and `footprint`, up to the frame "
+		"of the code `until` (None: all of it)."},
 	{NULL},
 };
 

@@ -1,6 +1,7 @@
 /* Calls into Go. Short ones run on the calling thread. On Python's main thread, what may be long runs on a goroutine while this thread waits in slices
  * and looks for signals between them, so that Ctrl-C ends a long spill; a Go call on the thread itself could not be interrupted. */
 #include "lane.h"
+#include "rises.h"
 #include <pthread.h>
 #include <time.h>
 #include "_cgo_export.h"
@@ -181,6 +182,7 @@ int tm_perform(tm_call *call, uint64_t moves)
 			Py_END_ALLOW_THREADS
 			in_flight--;
 		}
+		if (TM_UNLIKELY(tm_open_rises)) tm_note_rises(call);
 		if (TM_UNLIKELY(call->notices) && !(is_final(call) && call->code == TM_OK) && tm_notify()) raised = true;
 		if (TM_UNLIKELY(raised)) {
 			if (call->code == TM_OK) undo(call);

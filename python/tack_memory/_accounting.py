@@ -48,6 +48,8 @@ class MemoryPeak(_fast.PeakScope):
         The most bytes in use and spilled, together: the peak that the block would have had without a budget.
     own : int
         The most bytes allocated inside the interval and alive (spilled or not) at one time: what the block itself needs.
+    own_end : int
+        What is alive of that on exit: what the block left behind. While the scope is open, now.
     spilled_bytes, restored_bytes : int
         Bytes moved during the interval.
     by_device : dict of str to int

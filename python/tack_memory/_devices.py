@@ -65,6 +65,11 @@ def resolve_name(device: Device) -> str:
     return name
 
 
+def open_names() -> list[str]:
+    """The names of the devices that were opened in this process."""
+    return list(_opened)
+
+
 def devices() -> list[str]:
     """The names of the devices that can be used, those of the default kind first.
 

@@ -173,9 +173,17 @@ def _capacities(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[
 
 def _budgets(environ: os._Environ[str] | dict[str, str], name: str) -> tuple[str | None, dict[str, str]]:
     text = _read(environ, name)
+    return (None, {}) if text is None else parse_budgets(text, name)
+
+
+def parse_budgets(text: str, name: str) -> tuple[str | None, dict[str, str]]:
+    """The size for every device (None: none), and those of named devices and kinds, as written: of "8GiB", "cuda:0=8GiB,cuda:1=50%".
+
+    Raises ValueError, naming what it was read from.
+    """
     everyone: str | None = None
     named: dict[str, str] = {}
-    for part in text.split(",") if text is not None else ():
+    for part in text.split(","):
         device, equals, size = part.rpartition("=")
         device, size = device.strip(), size.strip()
         try:

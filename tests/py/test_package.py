@@ -221,7 +221,7 @@ def test_the_wheel_brings_the_pytest_plug_in(wheel: Path, tmp_path: Path) -> Non
     (tmp_path / "test_it.py").write_text("def test_it(): ...\n")
     script = """
 import sys, tack_memory, pytest
-code = pytest.main(["-W", "error", "-p", "no:cacheprovider", "--device-memory-simulate", "64 KiB", "test_it.py"])
+code = pytest.main(["-W", "error", "-p", "no:cacheprovider", "-p", "no:asyncio", "--device-memory-simulate", "64 KiB", "test_it.py"])
 print(tack_memory.__file__, sys.modules["_tack_memory_pytest"].__file__)
 sys.exit(code)
 """

@@ -5,14 +5,13 @@ Each test runs pytest on a small project of its own, where tests/py/hosts/fieldh
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from pytest_project import Project
 from support import run_python
 
 FIELDHOST = Path(__file__).parent / "hosts" / "fieldhost"
@@ -53,39 +52,11 @@ FIGURES = """
 """
 
 
-class Project:
-    """A folder with tests, and pytest in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.write("pytest.ini", "[pytest]\naddopts = --strict-config --strict-markers\nfilterwarnings = error\n")
-        (folder / "tack").symlink_to(FIELDHOST, target_is_directory=True)
-
-    def write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(dedent(text))
-
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return self.python("-m", "pytest", "-p", "no:cacheprovider", *arguments, **environment)
-
-    def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")])
-        command = [sys.executable, *arguments]
-        environ = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", **environment}
-        environ.pop("PYTEST_ADDOPTS", None)
-        return subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
-
-    def passes(self, *arguments: str, **environment: str) -> str:
-        done = self.run(*arguments, **environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def figures(self) -> list[dict[str, int | str]]:
-        return [json.loads(file.read_text()) for file in sorted(self.folder.glob("figures.*.json"))]
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
+    made = Project(tmp_path)
+    (tmp_path / "tack").symlink_to(FIELDHOST, target_is_directory=True)
+    return made
 
 
 @pytest.fixture

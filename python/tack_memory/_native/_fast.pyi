@@ -1,7 +1,7 @@
 """The C fast lane. Written in C and Go (bindings/fast); the public names are re-exported by tack_memory."""
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, Literal, Self, TypeVar, final, type_check_only
 
 _Result = TypeVar("_Result")
@@ -301,13 +301,20 @@ class PeakScope:
     delta: int
     footprint: int
     own: int
+    own_end: int  # of own, what is alive on exit; while it is open: now
     spilled_bytes: int
     restored_bytes: int
     seconds: float
     by_device: dict[str, int]
+    _figures: dict[str, dict[str, int]]  # of each open device: bytes, delta, footprint, own, own_end, end, spilled_bytes, restored_bytes
+    _stack_at_peak: tuple[tuple[str, int, str], ...] | None  # file, line, function, innermost first; None: not noted, or it did not rise
+    _stack_at_own: tuple[tuple[str, int, str], ...] | None
+    _stack_at_footprint: tuple[tuple[str, int, str], ...] | None
     _at_peak_json: str | None  # a list of the fields of Holder
     def __enter__(self) -> Self: ...
     def __exit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> None: ...
+    def _note_stacks(self, until: CodeType | None, /) -> None:
+        """From now on, note the Python stack at each rise of `bytes`, `own` and `footprint`, up to the frame of this code. Some microseconds a rise."""
 
 def set_memory_budget(size: _Size | None, /, device: _Device = None, *, strict: bool = False) -> int | None: ...
 def get_memory_budget(device: _Device = None) -> int | None: ...

@@ -268,11 +268,15 @@ def _detach(module: ModuleType, known: Plugged) -> None:
     debug("unplugged from %s", module.__name__)
 
 
+def machinery() -> tuple[str, ...]:
+    """The folders of the hosts' own machinery, each with its last slash: what a person did is nowhere there."""
+    parts = (sys.modules.get(f"{name}.{part}") for name, known in _installed.items() for part in known.adapter.machinery)
+    return tuple(sorted({os.path.join(folder, "") for part in parts for folder in getattr(part, "__path__", ())}))
+
+
 def _skip_machinery() -> None:
     """Origins are lines of those who use the hosts, not of the hosts' own machinery."""
-    parts = (sys.modules.get(f"{name}.{part}") for name, known in _installed.items() for part in known.adapter.machinery)
-    folders = {os.path.join(folder, "") for part in parts for folder in getattr(part, "__path__", ())}
-    _fast.set_origin_skip((PACKAGE_FOLDER, *sorted(folders)))
+    _fast.set_origin_skip((PACKAGE_FOLDER, *machinery()))
 
 
 def _adapter_for(module: ModuleType) -> HostAdapter:
