@@ -10,13 +10,14 @@ VPY := .venv/bin/python
 IN := $(VPY) buildsystem/toolchain.py
 export V
 
-.PHONY: help setup develop build demo test test-go test-py test-gpu test-clients test-tack bench model race asan lint format wheel clean
+.PHONY: help setup develop build demo test test-go test-py test-numpy test-gpu test-clients test-tack bench model race asan lint format wheel clean
 
 help:
 	@echo "make develop       make the virtual environment .venv, with the package importable from this checkout"
 	@echo "make build         bring the native part up to date, after a change of Go or C"
 	@echo "make demo          the main job, without and with budgets (DEVICE=sim-hip:0: there; ARGS=--help lists its options)"
 	@echo "make test          test-go and test-py"
+	@echo "make test-numpy    NumPy's own tests with each allocator in the whole process (an hour or two), and ours on the oldest NumPy (ARGS=--help: its options)"
 	@echo "make test-gpu      the tests on real devices; writes bench/RESULTS-gpu.md (without a GPU it says so)"
 	@echo "make test-clients  other people's CUDA packages over the software driver"
 	@echo "make test-tack     Tack's own tests, plugged in, and ours on Tack (TACK=path of a checkout of its sources; ARGS=sweep: that part)"
@@ -51,9 +52,15 @@ test-go: setup
 	$(IN) go vet -tags invariants ./...
 	TACK_MEMORY_TEST_SIM_FOLDER=$(abspath build/softdriver/test-go) $(IN) go test -race -timeout 30m -tags invariants ./...
 
-# The tests of hosts in processes of their own: a host's memory that is left on a device is none of ours, and would be missing to tests of exact sizes.
+# The tests of hosts in processes of their own: a host's memory that is left on a device is none of ours, and would be missing to tests of exact sizes. Those of NumPy's
+# memory, too: they count every array of their process.
+PYTEST := $(VPY) -m pytest -q $(PARALLEL)
 test-py: build
-	$(if $(ARGS),$(VPY) -m pytest -q $(PARALLEL) $(ARGS),$(VPY) -m pytest -q $(PARALLEL) --ignore=tests/py/hosts && $(VPY) -m pytest -q $(PARALLEL) tests/py/hosts)
+	$(if $(ARGS),$(PYTEST) $(ARGS),$(PYTEST) --ignore=tests/py/hosts --ignore=tests/py/numpy && $(PYTEST) tests/py/hosts && $(PYTEST) tests/py/numpy)
+
+test-numpy: build
+	$(if $(ARGS),,tests/py/numpy/oldest)
+	@$(VPY) tests/numpy_suite/run.py $(ARGS)
 
 test-gpu: build
 	@$(VPY) tests/gpu/run.py $(ARGS)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
-PARTS = ("startup", "lane", "host", "bandwidth", "core")
+PARTS = ("startup", "lane", "host", "bandwidth", "core", "numpy")
 
 # Before tack_memory is imported. Addresses are used again at once, as by a real driver: the quarantine that tests use costs a mapping a block.
 os.environ.update(TACK_MEMORY_SIM="8 GiB,8 GiB", TACK_MEMORY_AUTOINSTALL="0", TACK_MEMORY_CHECK="0", TMSOFT_QUARANTINE="0")
@@ -115,6 +115,11 @@ def main() -> int:
             import host
 
             rows += host.rows(rounds)
+        elif part == "numpy":
+            import numpy_memory  # not numpy.py: this folder comes first on the path
+            import numpy_shared
+
+            rows += numpy_memory.rows(rounds) + numpy_shared.rows(rounds)
         else:
             import bandwidth
             import baseline

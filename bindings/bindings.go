@@ -8,6 +8,7 @@ package bindings
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -137,6 +138,15 @@ func EventCount(index int64) (count int64, err error) {
 		return 0, failure(err)
 	}
 	return device.EventCount(), nil
+}
+
+// OriginText returns the text of an origin's number, as events have it; "" for none.
+func OriginText(number int64) (text string, err error) {
+	defer rescue(&err)
+	if number < 0 || number > math.MaxUint32 {
+		return "", failure(wire.ValueError{Text: fmt.Sprintf("%d is no number of an origin", number)})
+	}
+	return gomem.Text(uint32(number)), nil
 }
 
 // SetMaxWait sets how long a launch waits for other launches of a device that make no progress; 0: the default.

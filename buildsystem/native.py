@@ -1,6 +1,7 @@
 """Builds what the package cannot have as source: the extension and the software drivers.
 
-The extension is one shared object with one Go runtime: gopy's module _tm and the C module _fast (bindings/fast).
+The extension is one shared object with one Go runtime: gopy's module _tm and the C module _fast (bindings/fast). Beside it are the modules that are
+plain C (extensions.py).
 Used by the Makefile (``python buildsystem/native.py --inplace``) and by the wheel hook.
 """
 
@@ -21,6 +22,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from extensions import FOLDERS, build_extensions
 from gopy import MODULE, PYTHON_FILES, generate, sub
 from toolchain import ROOT, environment, fail, run
 
@@ -93,6 +95,8 @@ def inputs(env: dict[str, str], *options: object) -> str:
         digest.update(repr((str(f), f.stat().st_mtime_ns, f.stat().st_size)).encode())
     for top in ("gomem", "bindings", "backends"):
         for f in sorted((ROOT / top).rglob("*.*")):
+            if f.relative_to(ROOT).parent.as_posix() in FOLDERS:
+                continue  # no part of it
             if f.suffix in (".go", ".c", ".h", ".def", ".S", ".s") and not f.name.endswith("_test.go"):
                 digest.update(repr((str(f), f.stat().st_mtime_ns, f.stat().st_size)).encode())
     for name in sorted(n for n in env if (n.startswith(("CGO_", "GO")) and n != "GOROOT") or n == "CC"):
@@ -121,7 +125,7 @@ def build(destination: Path, sanitizer: str = "", strip: bool = True) -> list[Pa
         if not (extension.exists() and stamp.exists() and stamp.read_text() == now):
             link(generated, extension, env, sanitizer, strip)
             stamp.write_text(now)
-        made = [extension, *soft_drivers(env), *(generated / name for name in PYTHON_FILES)]
+        made = [extension, *build_extensions(env, sanitizer, strip), *soft_drivers(env), *(generated / name for name in PYTHON_FILES)]
         return [install(f, destination / f.name) for f in made]
 
 
@@ -195,7 +199,7 @@ def build_interpreter(out: Path, sanitizer: str) -> None:
         env["CGO_LDFLAGS"] = shlex.join([f"-L{place}", f"-Wl,-rpath,{place}", f"-lpython{library}"])
         link(package, out, env, sanitizer, executable=True)
         # The package's folder has the other files that it needs.
-        for made in [*soft_drivers(env), *(package / name for name in PYTHON_FILES)]:
+        for made in [*build_extensions(env), *soft_drivers(env), *(package / name for name in PYTHON_FILES)]:
             install(made, NATIVE / made.name)
 
 

@@ -7,6 +7,7 @@ As a script it runs a command in that environment: ``python buildsystem/toolchai
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import os
 import re
@@ -86,6 +87,12 @@ def python_includes() -> list[str]:
     return [f"-I{d}" for d in sorted({sysconfig.get_path("include"), sysconfig.get_path("platinclude")})]
 
 
+def _outer_headers() -> str:
+    """A number of what the headers hold that lie outside of the Go package that includes them: Go's build cache looks at flags, but not at those."""
+    headers = [ROOT / "bindings" / "events" / "events.h", ROOT / "python" / "tack_memory" / "include" / "tack_memory.h"]
+    return f"0x{hashlib.sha256(b''.join(h.read_bytes() for h in headers)).hexdigest()[:8]}"
+
+
 def environment() -> dict[str, str]:
     """os.environ with a usable go first on PATH and cgo able to find Python.h."""
     env = dict(os.environ)
@@ -101,6 +108,7 @@ def environment() -> dict[str, str]:
     env.setdefault("CGO_ENABLED", "1")  # a check for another system sets 0
     # The interpreter's own flags come first: the user's CGO_CFLAGS may name another Python.
     env["CGO_CFLAGS"] = shlex.join(["-O2", "-g", "-std=gnu17", "-fvisibility=hidden", *python_includes()]) + " " + env.get("CGO_CFLAGS", "")
+    env["CGO_CFLAGS"] += f" -DTM_OUTER_HEADERS={_outer_headers()}"
     if not env.get("HOME"):  # go wants a place for its caches
         env.setdefault("GOPATH", str(ROOT / "build" / "gopath"))
         env.setdefault("GOCACHE", str(ROOT / "build" / "gocache"))

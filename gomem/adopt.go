@@ -159,7 +159,7 @@ func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, er
 		d.unreserve(int64(nbytes))
 		return 0, err
 	}
-	index, err = d.build(address, nbytes, AllocateOptions{Unmovable: o.Unmovable, Reason: o.Reason, Label: o.Label, Origin: o.Origin}, o.How)
+	index, err = d.build(address, nbytes, AllocateOptions{Wait: o.Wait, Unmovable: o.Unmovable, Reason: o.Reason, Label: o.Label, Origin: o.Origin}, o.How)
 	if err != nil {
 		d.tellDisowned(block)
 	}
@@ -310,7 +310,7 @@ func (d *Device) DisownIf(index uint32, w Wait, now func() bool) (address uint64
 		}
 		address = r.Address // model: disown.take
 		d.tellDisowned(Block{Address: address, Bytes: r.Size, How: c.how})
-		d.letGo(r)
+		d.letGo(r, w.Cause)
 		c.device = false // nothing to free
 		d.retireLocked(r)
 		return nil

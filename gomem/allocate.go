@@ -142,7 +142,7 @@ func (d *Device) build(address, nbytes uint64, o AllocateOptions, how How) (inde
 	atomic.StoreUint64(&r.Address, address) // atomic for those who look at any record at any time: Device.lies
 	atomic.StoreUint64(&r.Size, nbytes)
 	d.use(r)
-	d.commitNew(r, c, how)
+	d.commitNew(r, c, how, o.Cause)
 	index = r.Index
 	if nbytes > 0 {
 		d.addresses.note(index)
@@ -152,7 +152,7 @@ func (d *Device) build(address, nbytes uint64, o AllocateOptions, how How) (inde
 }
 
 // commitNew makes a building buffer resident, together with the books (model: new.commit).
-func (d *Device) commitNew(r *Record, c *cold, how How) {
+func (d *Device) commitNew(r *Record, c *cold, how How, cause Cause) {
 	b, n := d.books, int64(r.Size)
 	kind := EventAllocate
 	if how != HowDriver {
@@ -169,7 +169,7 @@ func (d *Device) commitNew(r *Record, c *cold, how How) {
 	b.bornLocked(n)
 	d.noteVictimLocked(r, c)
 	d.bornBytes += n
-	d.noteLocked(kind, r.Index, n, time.Time{})
+	d.happenedLocked(kind, r, c, Building, time.Time{}, cause)
 	b.unlock()
 	if !built {
 		panic(fmt.Sprintf("gomem: %s: a building record changed under its builder", d.name))

@@ -66,6 +66,8 @@ type Wait struct {
 	// Help says that the caller can collect garbage and empty the host framework's caches: where that may make the room that is missing,
 	// the call returns ErrRelieve, and the caller asks again with Helped set. Helped: that was done for this request, do not ask again.
 	Help, Helped bool
+	// Cause is who is told to have caused what happens (tell.go).
+	Cause Cause
 }
 
 // Cancelled reports whether Cancel was called; false for nil.

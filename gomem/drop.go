@@ -9,14 +9,17 @@ import (
 // LetGo lets go of a buffer: the program has no reference to it any more (Python: tp_dealloc). The books fall now (logical free), so that
 // peaks do not depend on the device's delays; the memory goes back to the driver with the next Drain, or by whoever holds the moving lock
 // next. It makes no driver call and takes no lock but the books', so it may be called with the GIL. The index is dead afterwards.
-func (d *Device) LetGo(index uint32) {
+func (d *Device) LetGo(index uint32) { d.LetGoFor(index, 0) }
+
+// LetGoFor is LetGo by a cause that is known.
+func (d *Device) LetGoFor(index uint32, cause Cause) {
 	defer d.guard(nil)
-	d.letGoOf(index)
+	d.letGoOf(index, cause)
 }
 
-func (d *Device) letGoOf(index uint32) {
+func (d *Device) letGoOf(index uint32, cause Cause) {
 	r := d.registry.record(index)
-	d.letGo(r)
+	d.letGo(r, cause)
 	d.pushDrop(r)
 }
 
@@ -24,7 +27,7 @@ func (d *Device) letGoOf(index uint32) {
 // a while: without the GIL, please.
 func (d *Device) Drop(index uint32) {
 	defer d.guard(nil)
-	d.letGoOf(index)
+	d.letGoOf(index, 0)
 	d.drain()
 }
 
@@ -50,7 +53,7 @@ func (d *Device) Free(index uint32, w Wait) (err error) {
 		d.unlockMoving()
 		return &BusyError{Device: d.name, Bytes: r.Size, Holds: d.Holds(index)}
 	}
-	d.letGo(r)
+	d.letGo(r, w.Cause)
 	d.retireLocked(r)
 	d.unlockMoving()
 	d.verify()
@@ -58,11 +61,12 @@ func (d *Device) Free(index uint32, w Wait) (err error) {
 }
 
 // letGo sets Dropped and lowers the books in one step (model: drop.mark).
-func (d *Device) letGo(r *Record) {
+func (d *Device) letGo(r *Record, cause Cause) {
 	b, c, n := d.books, d.registry.cold(r.Index), int64(r.Size)
 	b.lock()
 	defer b.unlock()
-	if old := atomic.OrUint32(&r.Word, Dropped); old&Dropped != 0 || State(old&stateMask) == Free || State(old&stateMask) == Building {
+	old := atomic.OrUint32(&r.Word, Dropped)
+	if old&Dropped != 0 || State(old&stateMask) == Free || State(old&stateMask) == Building {
 		panic(fmt.Sprintf("gomem: %s: a buffer is dropped that is not there (word %#x)", d.name, old))
 	}
 	switch c.book {
@@ -77,7 +81,7 @@ func (d *Device) letGo(r *Record) {
 	}
 	c.book = bookNone
 	b.goneLocked(n, r.Sequence)
-	d.noteLocked(EventFree, r.Index, n, time.Time{})
+	d.happenedLocked(EventFree, r, c, State(old&stateMask), time.Time{}, cause)
 }
 
 // pushDrop puts a dropped record on the drop list (model: drop.push). Any number may push at a time; the list is only ever taken as a

@@ -97,7 +97,7 @@ func (d *Device) SkipToLastChoice() {
 // LetGoUnlisted does the first half of LetGo, as if its thread lost the processor there, and returns the other half.
 func (d *Device) LetGoUnlisted(index uint32) (list func()) {
 	r := d.registry.record(index)
-	d.letGo(r)
+	d.letGo(r, 0)
 	return func() { d.pushDrop(r) }
 }
 

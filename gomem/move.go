@@ -63,7 +63,7 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 		return moved{}, err
 	}
 	m.left = n
-	if d.commitSpillLocked(r, c, host, began) {
+	if d.commitSpillLocked(r, c, host, began, w.Cause) {
 		m.freed = d.freeDeviceLocked(r, c) // model: spill.free
 		d.leave(-int64(n))
 	} else {
@@ -75,7 +75,7 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 }
 
 // commitSpillLocked makes the host copy the true one, together with the books (model: spill.commit). False: it was dropped meanwhile.
-func (d *Device) commitSpillLocked(r *Record, c *cold, host HostBlock, began time.Time) (done bool) {
+func (d *Device) commitSpillLocked(r *Record, c *cold, host HostBlock, began time.Time, cause Cause) (done bool) {
 	b, n := d.books, int64(r.Size)
 	b.lock()
 	defer b.unlock()
@@ -89,7 +89,7 @@ func (d *Device) commitSpillLocked(r *Record, c *cold, host HostBlock, began tim
 	b.Spilled += n
 	b.SpillCount++
 	b.SpilledBytes += n
-	d.noteLocked(EventSpill, r.Index, n, began)
+	d.happenedLocked(EventSpill, r, c, Spilling, began, cause)
 	return true
 }
 
@@ -221,7 +221,7 @@ func (d *Device) restoreLocked(r *Record, w Wait) error {
 		return err
 	}
 	d.use(r)
-	if d.commitRestoreLocked(r, began) {
+	if d.commitRestoreLocked(r, c, began, w.Cause) {
 		d.pool.Put(c.host)
 		c.host = HostBlock{}
 		d.addresses.note(r.Index)
@@ -268,7 +268,7 @@ func (d *Device) uncountRestoreLocked(r *Record, c *cold) (done bool) {
 }
 
 // commitRestoreLocked makes the device copy the true one (model: restore.commit). False: it was dropped meanwhile.
-func (d *Device) commitRestoreLocked(r *Record, began time.Time) (done bool) {
+func (d *Device) commitRestoreLocked(r *Record, c *cold, began time.Time, cause Cause) (done bool) {
 	b := d.books
 	b.lock()
 	defer b.unlock()
@@ -276,8 +276,8 @@ func (d *Device) commitRestoreLocked(r *Record, began time.Time) (done bool) {
 		return false
 	}
 	b.RestoreCount++
-	d.noteVictimLocked(r, d.registry.cold(r.Index))
-	d.noteLocked(EventRestore, r.Index, int64(r.Size), began)
+	d.noteVictimLocked(r, c)
+	d.happenedLocked(EventRestore, r, c, Restoring, began, cause)
 	return true
 }
 

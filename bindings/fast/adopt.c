@@ -210,7 +210,8 @@ static PyObject *adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs
 		if (tm_perform(&joined, TM_SHORT)) goto failed_with_room;
 		call.stream = 0;
 	}
-	/* From here to the return no Python code runs, so no signal handler can raise: see is_final in task.c. In its place the Buffer looks freed until the memory is
+	/* From here to the return no Python code runs that could raise, so neither can a signal handler: see is_final in task.c (hooks are told last, and what they
+	 * raise does not come out of them). In its place the Buffer looks freed until the memory is
 	 * its own. */
 	if (place.dict) {
 		before = Py_XNewRef(PyDict_GetItemWithError(place.dict, place.key));
@@ -222,6 +223,7 @@ static PyObject *adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs
 	}
 	tm_buffer_become(buffer, &call, label, origin);
 	Py_XDECREF(before); /* its finalizer may run: the memory is ours by now */
+	tm_tell();
 	return (PyObject *)buffer;
 failed_with_room:
 	call.op = TM_OP_UNRESERVE;
@@ -252,6 +254,7 @@ static PyObject *disown(PyObject *module, PyObject *const *args, Py_ssize_t narg
 	PyObject *pointer = tm_buffer_disown(buffer);
 	/* Replacing what is there needs no memory. */
 	if (pointer && place.dict && PyDict_SetItem(place.dict, place.key, pointer)) Py_CLEAR(pointer);
+	tm_tell();
 	return pointer;
 }
 

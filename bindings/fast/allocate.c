@@ -76,7 +76,9 @@ static PyObject *allocate(PyObject *module, PyObject *const *args, Py_ssize_t na
 		Py_XDECREF(origin);
 		return NULL;
 	}
-	return tm_buffer_new(&call, label, origin);
+	PyObject *made = tm_buffer_new(&call, label, origin);
+	tm_tell();
+	return made;
 }
 
 PyMethodDef tm_allocate_methods[] = {

@@ -115,7 +115,7 @@ static void buffer_dealloc(PyObject *self)
 		} else if (TM_LIKELY(!tm_forked)) {
 			/* With the GIL: it counts and puts the buffer on a list, and waits for nothing (drain.go). A destructor that gave the GIL away would let other code
 			 * run where nobody expects it, and could cost a switch interval (5 ms) where another thread computes. */
-			tmLetGo(buffer->device, buffer->index);
+			tmLetGo(buffer->device, buffer->index, tm_cause());
 		}
 	}
 	Py_XDECREF(buffer->pointer);
@@ -123,6 +123,7 @@ static void buffer_dealloc(PyObject *self)
 	Py_XDECREF(buffer->origin);
 	type->tp_free(self);
 	Py_DECREF(type);
+	tm_tell(); /* last: hooks may collect garbage, and there is nothing left of this object that could be found */
 }
 
 int tm_raise_freed(const tm_buffer *buffer)
@@ -358,7 +359,9 @@ static PyObject *buffer_free(PyObject *self, PyObject *unused)
 			Py_RETURN_NONE;
 		}
 		tm_call call = {.op = TM_OP_FREE};
-		if (end(buffer, &call, 1)) return NULL; /* it wants the lock of the device, which another thread may have for long */
+		int failed = end(buffer, &call, 1); /* it wants the lock of the device, which another thread may have for long */
+		tm_tell();
+		if (failed) return NULL;
 		Py_RETURN_NONE;
 	} while (!raise_busy(buffer));
 	return NULL;

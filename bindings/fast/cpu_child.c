@@ -1,21 +1,9 @@
 /* The CPU device in a forked child. Go is gone there, but what worked before a fork must still work: a host's CPU path. So buffers made in the child have
  * their record and memory from calloc, and the books are counted here by the same rules as in gomem/books.go. Nothing is spilled on the CPU. */
 #include "lane.h"
-#include <sched.h>
 
 /* As gomem's maxSize: no request is larger, so that sums of a few sizes stay inside int64. */
 #define MOST_BYTES ((uint64_t)1 << 60)
-
-void tm_books_lock_slow(tm_books *books)
-{
-	for (int tries = 0;; tries++) {
-		uint32_t free = 0;
-		if (__atomic_load_n(&books->lock, __ATOMIC_RELAXED) == 0 &&
-		    __atomic_compare_exchange_n(&books->lock, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-			return;
-		if (tries > 64) sched_yield(); /* its holder lost its processor */
-	}
-}
 
 /* A record of the child's own, in the list of those that live. */
 typedef struct child_record {
@@ -55,35 +43,19 @@ static const char *promise(tm_books *books, uint64_t nbytes)
 	return refused;
 }
 
-/* As Books.bornLocked, of what was promised: the rise and all maxima are one step under the lock. */
+/* Counts what was promised. */
 static void born(tm_books *books, tm_record *record)
 {
-	int64_t n = (int64_t)record->size;
 	tm_books_lock(books);
-	books->reserved -= n;
-	record->sequence = ++books->sequence;
-	books->allocate_count++;
-	books->in_use += n;
-	if (books->in_use > books->peak) books->peak = books->in_use;
-	if (books->budget >= 0 && books->in_use > books->budget) books->over_budget_count++;
-	for (tm_scope *scope = books->scopes; scope; scope = scope->next) {
-		scope->own_now += n;
-		if (scope->own_now > scope->own) scope->own = scope->own_now;
-		if (books->in_use > scope->peak) scope->peak = books->in_use;
-		if (books->in_use + books->spilled > scope->footprint) scope->footprint = books->in_use + books->spilled;
-	}
+	books->reserved -= (int64_t)record->size;
+	record->sequence = tm_books_born(books, (int64_t)record->size);
 	tm_books_unlock(books);
 }
 
-/* As Books.goneLocked. */
 static void gone(tm_books *books, const tm_record *record)
 {
-	int64_t n = (int64_t)record->size;
 	tm_books_lock(books);
-	books->in_use -= n;
-	books->free_count++;
-	for (tm_scope *scope = books->scopes; scope; scope = scope->next)
-		if (record->sequence > scope->sequence) scope->own_now -= n;
+	tm_books_gone(books, (int64_t)record->size, record->sequence);
 	tm_books_unlock(books);
 }
 
@@ -125,6 +97,7 @@ PyObject *tm_child_allocate(int device, uint64_t nbytes, PyObject *label, PyObje
 	made->from = &living;
 	if ((made->next = living)) living->from = &made->next;
 	living = made;
+	tm_tell_child(buffer->device, record, true);
 	return (PyObject *)buffer;
 }
 
@@ -162,8 +135,11 @@ void tm_child_drop(tm_buffer *buffer)
 {
 	tm_record *record = buffer->home;
 	gone(buffer->books, record);
+	if (buffer->child) tm_child_leave(buffer);
+	buffer->record = &tm_nowhere; /* freed, for everybody: hooks run now */
+	buffer->home = NULL;
+	tm_tell_child(buffer->device, record, false);
 	if (!buffer->child) return;
-	tm_child_leave(buffer);
 	free((void *)(uintptr_t)record->address);
 	free(record);
 }

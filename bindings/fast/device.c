@@ -3,7 +3,7 @@
 #include "dlpack.h"
 #include <string.h>
 
-tm_device tm_devices[TM_MAX_DEVICES];
+tm_device tm_devices[TM_MAX_DEVICES + 1];
 uint32_t tm_device_count;
 
 static PyObject *by_name;     /* dict: name -> index */
@@ -38,10 +38,10 @@ PyObject *tm_device_configure(PyObject *resolver, PyObject *parser)
 	Py_RETURN_NONE;
 }
 
-/* Enters a device that Go (or, in a child, cpu_child.c) has opened. */
+/* Enters a device that Go (or, in a child, cpu_child.c) has opened, or NumPy's memory. */
 static int enter(const char *kind, uint32_t index, tm_books *books, const char *name, uint32_t ordinal)
 {
-	if (index >= TM_MAX_DEVICES) {
+	if (index >= TM_MAX_DEVICES && index != TM_NUMPY_DEVICE) {
 		PyErr_Format(PyExc_RuntimeError, "more than %d devices", TM_MAX_DEVICES);
 		return -1;
 	}
@@ -62,7 +62,7 @@ static int enter(const char *kind, uint32_t index, tm_books *books, const char *
 		return -1;
 	}
 	device->name = text;
-	if (index >= tm_device_count) __atomic_store_n(&tm_device_count, index + 1, __ATOMIC_RELEASE);
+	if (index >= tm_device_count && index != TM_NUMPY_DEVICE) __atomic_store_n(&tm_device_count, index + 1, __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -90,12 +90,27 @@ static PyObject *open_device(PyObject *module, PyObject *const *args, Py_ssize_t
 	return PyLong_FromUnsignedLong(call.device);
 }
 
+static PyObject *count_numpy(PyObject *module, PyObject *capsule)
+{
+	tm_books *books = PyCapsule_GetPointer(capsule, "tack_memory.numpy_books");
+	if (!books || enter("numpy", TM_NUMPY_DEVICE, books, "numpy", 0)) return NULL;
+	return PyLong_FromLong(TM_NUMPY_DEVICE);
+}
+
+int tm_check_memory(int device)
+{
+	if (TM_LIKELY(device != TM_NUMPY_DEVICE)) return 0;
+	PyErr_SetString(PyExc_ValueError, "numpy: the memory of NumPy's arrays is NumPy's to allocate, and is counted only: it has no buffers, budget, stream or cache here; "
+		"memory_info, memory_peak and reset_peak_memory work");
+	return -1;
+}
+
 /* Checks an index that Python gave. */
 static int checked(PyObject *index, const char *who)
 {
 	int64_t number = tm_parse_count(index, "index");
 	if (number < 0) return -1;
-	if (number >= tm_device_count || !tm_devices[number].name) {
+	if ((number >= tm_device_count && number != TM_NUMPY_DEVICE) || !tm_devices[number].name) {
 		PyErr_Format(PyExc_ValueError, "%s: no device with index %lld is open", who, (long long)number);
 		return -1;
 	}
@@ -193,6 +208,18 @@ static PyObject *device_names(PyObject *module, PyObject *unused)
 	return names;
 }
 
+static PyObject *check_memory(PyObject *module, PyObject *index)
+{
+	int number = checked(index, "check_memory");
+	return number < 0 || tm_check_memory(number) ? NULL : PyLong_FromLong(number);
+}
+
+static PyObject *device_name(PyObject *module, PyObject *index)
+{
+	int number = checked(index, "device_name");
+	return number < 0 ? NULL : Py_NewRef(tm_devices[number].name);
+}
+
 static PyObject *forked(PyObject *module, PyObject *unused) { return PyBool_FromLong(tm_forked); }
 
 /* The live Buffers, for reports and uninstall. Each device's table has its Buffers by index, so this is one pass. */
@@ -210,11 +237,15 @@ static PyObject *alive(PyObject *module, PyObject *unused)
 
 PyMethodDef tm_device_methods[] = {
 	{"open_device", TM_FASTCALL(open_device), "open_device(kind, ordinal, /)\n--\n\nOpens a device, once, and returns its index in this process."},
+	{"count_numpy", count_numpy, METH_O,
+		"count_numpy(books, /)\n--\n\nThe books of NumPy's arrays, a capsule, become those of the device \"numpy\", once; returns its index. Nothing but its figures works."},
 	{"announce_device", announce_device, METH_O,
 		"announce_device(index, /)\n--\n\nThe device is ready: from now on its name is known without asking the resolver."},
 	{"set_default_device", set_default_device, METH_O, "set_default_device(index, /)\n--\n\nWhat the device None means; None: ask the resolver."},
 	{"set_relief", TM_FASTCALL(set_relief), "set_relief(index, relief, /)\n--\n\nWhat empties a host framework's caches on this device."},
-	{"device_names", device_names, METH_NOARGS, "device_names()\n--\n\nNames of the open devices by index."},
+	{"device_names", device_names, METH_NOARGS, "device_names()\n--\n\nNames of the open devices by index; \"numpy\" is not among them."},
+	{"check_memory", check_memory, METH_O, "check_memory(index, /)\n--\n\nThe index; ValueError for the device \"numpy\", which has nothing but figures."},
+	{"device_name", device_name, METH_O, "device_name(index, /)\n--\n\nThe name of an open device."},
 	{"forked", forked, METH_NOARGS, "forked()\n--\n\nWhether this process was made by fork() after the library was loaded."},
 	{"alive", alive, METH_NOARGS, "alive()\n--\n\nThe live Buffers."},
 	{NULL},

@@ -233,7 +233,10 @@
 	"Notes\n" \
 	"-----\n" \
 	"May be called from any thread, also while others allocate. Creates no context on a device that was not used yet. In a\n" \
-	"forked child process the counters can be read, and the driver's figures are None."
+	"forked child process the counters can be read, and the driver's figures are None.\n" \
+	"\n" \
+	"The device \"numpy\" is the memory of NumPy's arrays, once `tack_memory.numpy` counts it. It has no driver, so those figures are\n" \
+	"None; `reserved` is what lies around the arrays, headers and alignment."
 
 #define TM_DOC_MEMORY_INFO_TYPE \
 	"The memory of one device at one moment, in bytes; None is: unknown, or (for the budget) none.\n" \

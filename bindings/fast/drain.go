@@ -34,8 +34,8 @@ var drainer = later.Job{Delay: drainDelay, Do: func(begun func()) {
 // process; LetGo makes one break the device.
 //
 //export tmLetGo
-func tmLetGo(device, index C.uint32_t) {
-	engine.At(uint32(device)).LetGo(uint32(index))
+func tmLetGo(device, index, cause C.uint32_t) {
+	engine.At(uint32(device)).LetGoFor(uint32(index), gomem.Cause(cause))
 	drainer.Wake()
 }
 

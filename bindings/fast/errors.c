@@ -95,7 +95,9 @@ int tm_raise_call(tm_call *call)
 int tm_raise_child_memory(int device, uint64_t nbytes, const char *reason)
 {
 	tm_books *books = tm_devices[device].books;
-	return raise_memory(Py_BuildValue("{sO sK sL sL sL ss sO}", "device", tm_devices[device].name, "requested", (unsigned long long)nbytes,
+	raise_memory(Py_BuildValue("{sO sK sL sL sL ss sO}", "device", tm_devices[device].name, "requested", (unsigned long long)nbytes,
 		"in_use", (long long)books->in_use, "spilled", (long long)books->spilled, "budget", (long long)books->budget,
 		"reason", reason, "cause", Py_None));
+	tm_tell_failed((uint32_t)device, nbytes);
+	return -1;
 }

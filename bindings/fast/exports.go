@@ -6,14 +6,17 @@
 package fast
 
 /*
+#cgo CFLAGS: -I${SRCDIR}/../events -I${SRCDIR}/../../python/tack_memory/include
 #cgo CFLAGS: -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -Wno-cast-function-type -Wno-missing-field-initializers
 #include <stdlib.h>
 #include "fast.h"
+#include "events.h"
 */
 import "C"
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/tack-memory/tack-memory/gomem"
 )
@@ -50,6 +53,11 @@ func tmCancel(task *C.tm_task) {
 		cancel.(*gomem.Cancel).Cancel()
 	}
 }
+
+// tmTell has the events of all devices written into a ring in C's memory, which stays where it is.
+//
+//export tmTell
+func tmTell(ring *C.tm_event_ring) { gomem.Tell((*gomem.ToldRing)(unsafe.Pointer(ring))) }
 
 // tmPlainCounts is 1 where launches may count by plain stores under the GIL.
 //

@@ -109,6 +109,7 @@ typedef struct tm_call {
 	char *text; /* malloc'ed by Go, freed by C; NULL: none */
 	int32_t code; /* enum tm_code */
 	uint32_t gate; /* enum tm_gate, atomic: both threads of a task change it */
+	uint32_t cause; /* who is told to have caused what happens: tm_events_api.cause; 0: nobody asks */
 	uint32_t notices; /* from every operation: not 0 when TM_OP_NOTICES would return something */
 } tm_call;
 

@@ -43,6 +43,7 @@ int tm_check_fork(int device, bool *child)
 {
 	*child = false;
 	if (TM_LIKELY(!tm_forked)) return 0;
+	if (tm_check_memory(device)) return -1;
 	if (tm_devices[device].is_cpu) {
 		*child = true;
 		return 0;

@@ -71,8 +71,8 @@ static PyObject *make_info(int device, const tm_info *now)
 	return info;
 }
 
-/* What can be told in a forked child: the books as they are, nothing of the driver's. */
-static void info_in_child(tm_books *books, tm_info *now)
+/* What can be told in a forked child, and of NumPy's memory: the books as they are, nothing of a driver's. */
+static void info_of_books(tm_books *books, tm_info *now)
 {
 	tm_books_lock(books);
 	*now = (tm_info){.in_use = books->in_use, .peak = books->peak, .spilled = books->spilled, .reserved = books->reserved,
@@ -98,8 +98,8 @@ static PyObject *memory_info(PyObject *module, PyObject *const *args, Py_ssize_t
 	int device = one_device("memory_info", args, nargs, names);
 	if (device < 0) return NULL;
 	tm_info now;
-	if (tm_forked) {
-		info_in_child(tm_devices[device].books, &now);
+	if (tm_forked || device == TM_NUMPY_DEVICE) {
+		info_of_books(tm_devices[device].books, &now);
 	} else {
 		tm_call call = {.op = TM_OP_INFO, .device = (uint32_t)device, .memory = &now};
 		if (tm_perform(&call, TM_SHORT)) return NULL;

@@ -5,6 +5,8 @@
 #include <Python.h>
 #include <structmember.h>
 #include <stdbool.h>
+#include "books.h"
+#include "events.h"
 #include "fast.h"
 
 #define TM_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -20,6 +22,9 @@ extern PyMethodDef tm_notices_methods[];
 /* ---- devices (device.c) */
 
 #define TM_MAX_DEVICES 256
+/* NumPy's own array memory: counted by an extension module of its own, which gives its books (count_numpy). Go knows nothing of this device, so it is behind the
+ * devices whose index Go gives, and nothing but its books works (tm_check_memory). */
+#define TM_NUMPY_DEVICE TM_MAX_DEVICES
 
 typedef struct tm_device {
 	tm_books *books;
@@ -36,8 +41,8 @@ typedef struct tm_device {
 	bool has_default_stream;    /* handle 0 is a stream (CUDA's and HIP's null stream), which Go knows as 1: there 0 is the device's own */
 } tm_device;
 
-extern tm_device tm_devices[TM_MAX_DEVICES];
-extern uint32_t tm_device_count;
+extern tm_device tm_devices[TM_MAX_DEVICES + 1];
+extern uint32_t tm_device_count; /* without TM_NUMPY_DEVICE */
 
 int tm_device_init(void);
 PyObject *tm_device_configure(PyObject *resolve, PyObject *parse_size);
@@ -84,6 +89,9 @@ PyObject *tm_errors_configure(PyObject *memory_error, PyObject *lost_error, PyOb
 int tm_raise_call(tm_call *call);
 /* An exception of the call's device that says: not enough host memory (a forked child's CPU). Always -1. */
 int tm_raise_child_memory(int device, uint64_t nbytes, const char *reason);
+
+/* 0; or -1 with ValueError for a device that has nothing but books. tm_perform asks it. */
+int tm_check_memory(int device);
 
 void tm_raise_forked_adoption(int device); /* adopt() in a forked child */
 int tm_fork_init(void);
@@ -324,15 +332,6 @@ static inline void tm_lower_launch(tm_record *record)
 	__atomic_fetch_sub(&record->launches, 1, __ATOMIC_SEQ_CST);
 }
 
-/* The leaf lock of the books: held for some loads and stores, never across anything that can block. Needs no GIL. */
-void tm_books_lock_slow(tm_books *books);
-static inline void tm_books_lock(tm_books *books)
-{
-	uint32_t free = 0;
-	if (TM_UNLIKELY(!__atomic_compare_exchange_n(&books->lock, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))) tm_books_lock_slow(books);
-}
-static inline void tm_books_unlock(tm_books *books) { __atomic_store_n(&books->lock, 0, __ATOMIC_RELEASE); }
-
 /* ---- the CPU in a forked child (cpu_child.c) */
 /* Appends the Buffers that were made in the child: 0, or -1 with an exception. */
 int tm_child_alive(PyObject *list);
@@ -344,6 +343,19 @@ void tm_child_unreserve(int device, uint64_t nbytes);
 PyObject *tm_child_allocate(int device, uint64_t nbytes, PyObject *label, PyObject *origin);
 void tm_child_drop(tm_buffer *buffer);
 tm_books *tm_child_open_cpu(uint32_t index);
+
+/* ---- events (events.c) */
+extern const tm_events_api *tm_events;
+/* What Go told of in the call that has just returned is delivered now: where no other thread can see that the call is half done, and any Python code may run. An exception that is set
+ * stays set. Nobody listens: one load and one branch. */
+static inline void tm_tell(void)
+{
+	if (TM_EVENTS_ON(tm_events, TACK_DEVICE)) tm_events->drain();
+}
+static inline uint32_t tm_cause(void) { return TM_EVENTS_ON(tm_events, TACK_DEVICE) ? tm_events->cause() : 0; }
+void tm_tell_failed(uint32_t device, uint64_t nbytes);
+/* A CPU buffer of a forked child was made, or is about to be freed. */
+void tm_tell_child(uint32_t device, const tm_record *record, bool born);
 
 /* ---- where things were allocated (origin.c) */
 extern bool tm_origins_on;
@@ -381,7 +393,7 @@ int tm_label_init(PyObject *module);
 int tm_instances_init(void);
 PyObject *tm_info_configure(PyObject *format, PyObject *format_html);
 extern PyMethodDef tm_allocate_methods[], tm_launch_methods[], tm_during_launch_methods[], tm_adopt_methods[], tm_info_methods[], tm_budget_methods[], tm_peak_methods[],
-	tm_label_methods[], tm_instances_methods[], tm_still_open_methods[];
+	tm_label_methods[], tm_instances_methods[], tm_still_open_methods[], tm_events_methods[];
 PyObject *tm_hold_new(PyObject *of, PyObject *reason);
 PyObject *tm_export_new(PyObject *of, PyObject *reason);
 

@@ -29,7 +29,7 @@ typedef struct peak_scope {
 	int state;
 	struct timespec began;
 	double seconds;
-	entry few[2];
+	entry few[3]; /* the CPU, one device, NumPy */
 	PyObject *weak;
 } peak_scope;
 
@@ -162,6 +162,17 @@ static int scope_init(PyObject *self, PyObject *args, PyObject *keywords)
 	return 0;
 }
 
+static void open_entry(peak_scope *peak, uint32_t device, uint32_t asked)
+{
+	if (!tm_devices[device].books) return;
+	if (device == asked) peak->main = peak->count;
+	entry *entry = &peak->entries[peak->count++];
+	entry->device = device;
+	entry->peak.at_peak = NULL;
+	/* What was live at a peak is Go's to tell, so of what Go counts only. */
+	open_scope(&entry->peak.scope, tm_devices[device].books, device == asked && device != TM_NUMPY_DEVICE && tm_origins_on && !tm_forked);
+}
+
 static PyObject *scope_enter(PyObject *self, PyObject *unused)
 {
 	peak_scope *peak = (peak_scope *)self;
@@ -172,18 +183,11 @@ static PyObject *scope_enter(PyObject *self, PyObject *unused)
 	if (peak->state != NEW) return PyErr_Format(PyExc_RuntimeError, "this peak scope is entered already"); /* by another thread, meanwhile */
 	uint32_t devices = tm_device_count;
 	entry *entries = peak->few;
-	if (devices > sizeof peak->few / sizeof *peak->few && !(entries = PyMem_Malloc(devices * sizeof *entries))) return PyErr_NoMemory();
+	if (devices >= sizeof peak->few / sizeof *peak->few && !(entries = PyMem_Malloc((devices + 1) * sizeof *entries))) return PyErr_NoMemory();
 	peak->entries = entries;
 	peak->count = 0;
-	for (uint32_t i = 0; i < devices; i++) {
-		if (!tm_devices[i].books) continue;
-		bool asked = i == (uint32_t)device;
-		if (asked) peak->main = peak->count;
-		entry *entry = &entries[peak->count++];
-		entry->device = i;
-		entry->peak.at_peak = NULL;
-		open_scope(&entry->peak.scope, tm_devices[i].books, asked && tm_origins_on && !tm_forked);
-	}
+	for (uint32_t i = 0; i < devices; i++) open_entry(peak, i, (uint32_t)device);
+	open_entry(peak, TM_NUMPY_DEVICE, (uint32_t)device);
 	if ((peak->next = open_scopes)) open_scopes->from = &peak->next;
 	peak->from = &open_scopes;
 	open_scopes = peak;

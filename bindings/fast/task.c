@@ -160,8 +160,9 @@ uint64_t tm_bringing(uint32_t device, uint64_t nbytes)
 	return nbytes > INT64_MAX / 2 ? TM_LONG : 2 * nbytes + (largest ? largest : 1);
 }
 
-int tm_perform(tm_call *call, uint64_t moves)
+static int perform(tm_call *call, uint64_t moves)
 {
+	if (tm_check_memory((int)call->device)) return -1;
 	if (tm_thread_is_nested()) call->flags |= TM_NESTED;
 	for (;;) {
 		if (TM_UNLIKELY(tm_forked)) { /* asked each time: help() and tm_notify() run Python code, which may fork */
@@ -203,6 +204,23 @@ int tm_perform(tm_call *call, uint64_t moves)
 		if (help(call)) return -1;
 		moves = TM_LONG; /* what comes now is spilling */
 	}
+}
+
+/* Who makes or ends a Buffer by this call tells of it when the Buffer is what the events say. */
+static bool tells_by_itself(const tm_call *call)
+{
+	return call->code == TM_OK && (is_final(call) || call->op == TM_OP_ALLOCATE || call->op == TM_OP_FREE);
+}
+
+int tm_perform(tm_call *call, uint64_t moves)
+{
+	if (TM_LIKELY(!TM_EVENTS_ON(tm_events, TACK_DEVICE))) return perform(call, moves);
+	call->cause = tm_events->cause();
+	bool allocates = call->op == TM_OP_ALLOCATE || call->op == TM_OP_RESERVE; /* before: undo() changes the operation */
+	int failed = perform(call, moves);
+	if (failed || !tells_by_itself(call)) tm_events->drain();
+	if (failed && allocates && PyErr_ExceptionMatches(PyExc_MemoryError)) tm_tell_failed(call->device, call->nbytes);
+	return failed;
 }
 
 bool tm_follow(tm_call *call, const tm_thread *thread, bool may_wait)

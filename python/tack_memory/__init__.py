@@ -28,6 +28,8 @@ from ._version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ._event_hooks import _C_API as _C_API
+    from ._event_hooks import Event, EventHook, event_counts, event_hook, flush_events, get_include, set_event_hook
     from ._native._fast import (
         Buffer,
         BufferView,
@@ -74,6 +76,8 @@ __all__ = [
     "BufferView",
     "DeviceLostError",
     "DeviceMemoryError",
+    "Event",
+    "EventHook",
     "Exported",
     "ForkError",
     "Holder",
@@ -91,6 +95,10 @@ __all__ = [
     "devices",
     "empty_cache",
     "empty_host_pool",
+    "event_counts",
+    "event_hook",
+    "flush_events",
+    "get_include",
     "get_memory_budget",
     "hold",
     "install",
@@ -104,6 +112,7 @@ __all__ = [
     "reserve",
     "reset_peak_memory",
     "restore",
+    "set_event_hook",
     "set_memory_budget",
     "set_origins",
     "spill",
@@ -115,23 +124,33 @@ __all__ = [
 
 # What many programs never use is imported at its first use.
 _LAZY = {
+    "Event": "_event_hooks",
+    "EventHook": "_event_hooks",
     "HostHasMemoryError": "hosts",
     "MemoryReport": "_report",
     "MissingSeamError": "hosts",
     "Timeline": "_timeline",
+    "_C_API": "_event_hooks",
+    "event_counts": "_event_hooks",
+    "event_hook": "_event_hooks",
+    "flush_events": "_event_hooks",
+    "get_include": "_event_hooks",
     "install": "hosts",
     "memory_report": "_report",
     "record_timeline": "_timeline",
+    "set_event_hook": "_event_hooks",
     "uninstall": "hosts",
 }
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name == "numpy":
+        return import_module(f"{__name__}.numpy")  # ImportError, with what to do, where NumPy is not installed
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
     value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value  # the next look-up does not come here
     return value

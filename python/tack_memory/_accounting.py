@@ -29,7 +29,8 @@ class MemoryPeak(_fast.PeakScope):
     Parameters
     ----------
     device : device, optional
-        None, "cuda:0", "cuda", an ordinal, or a framework's own device object. It is looked up when the scope is entered.
+        None, "cuda:0", "cuda", an ordinal, or a framework's own device object; "numpy", once `tack_memory.numpy` counts the memory of NumPy's
+        arrays, of which `at_peak` is None. It is looked up when the scope is entered.
     label : str, optional
         A name for reports; a decorated function's own name, if it is left out there.
     on_exit : callable, optional

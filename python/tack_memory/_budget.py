@@ -59,7 +59,7 @@ def set_memory_budget(size: Size | None, /, device: Device = None, *, strict: bo
     budget = None if size is None else size_on(size, index)
     if budget == 0:
         raise ValueError("a budget cannot be 0; None is: no budget")
-    name = _fast.device_names()[index]
+    name = _fast.device_name(index)
     if budget is not None:
         _warn_where_nothing_spills(name)
     return _fast.set_memory_budget(budget, name, strict=strict)

@@ -26,6 +26,9 @@ DEFAULT_KINDS = ("cuda", "hip", "level_zero")
 """Where the default device is looked for, in this order; then, if TACK_MEMORY_SIM asks for it, sim; then the CPU."""
 
 _lock = RLock()  # guards all below; may be held across a driver's loading, never taken by a destructor
+NUMPY = "numpy"
+"""The name under which NumPy's array memory is counted, once something counts it (tack_memory.numpy)."""
+
 _opened: dict[str, int] = {}  # name -> index in this process
 _opening: dict[str, int] = {}  # the same of a device that is being given its budget, by the thread that has the lock
 _prepared = False
@@ -55,6 +58,11 @@ def resolve(device: Device) -> int:
     name = _name(device)
     index = _opened.get(name)
     return _open(name) if index is None else index
+
+
+def resolve_with_buffers(device: Device) -> int:
+    """Return the index of a device that Go knows: the same, but ValueError for "numpy", which has figures and no buffers."""
+    return _fast.check_memory(resolve(device))
 
 
 def resolve_name(device: Device) -> str:
@@ -120,8 +128,19 @@ def total_of(device: str) -> int | None:
 
 def size_on(size: object, index: int) -> int:
     """A size argument in bytes; a percentage is one of the total of the device with this index."""
-    name = _fast.device_names()[index]
+    name = _fast.device_name(index)
     return parse_size(size, lambda: total_of(name), of=name)
+
+
+def count_numpy(books: object) -> None:
+    """From now on "numpy" is the name of NumPy's memory, whose books these are."""
+    if NUMPY in _opened:
+        return  # without the lock, which another thread may have for as long as a driver's loading takes
+    with _lock:
+        if NUMPY not in _opened:
+            index = _fast.count_numpy(books)
+            _fast.announce_device(index)
+            _opened[NUMPY] = index
 
 
 def default_device_changed() -> None:
@@ -150,6 +169,8 @@ def _name(device: Device) -> str:
 def _from_text(text: str) -> str:
     if text in _opened:
         return text
+    if text == NUMPY:
+        raise ValueError("unknown device 'numpy': nothing counts NumPy's memory yet; tack_memory.numpy.install() does, or tack_memory.numpy.use()")
     parsed = parse_device_name(text)
     if parsed is None:
         raise ValueError(f"unknown device {text!r}; {_known()}")

@@ -6,7 +6,7 @@ import sys
 
 from ._accounting import format_info, format_info_html
 from ._control import call_json
-from ._devices import resolve, resolve_name
+from ._devices import resolve_name, resolve_with_buffers
 from ._errors import Holder
 from ._native import _fast
 from ._sizes import format_bytes
@@ -137,7 +137,7 @@ def memory_report(device: Device = None) -> MemoryReport:
     name = resolve_name(device)
     if name == "cpu" and _fast.forked():
         return _report_in_child(name)
-    told = call_json("Report", resolve(name))
+    told = call_json("Report", resolve_with_buffers(name))
     return MemoryReport(info_from(told), told)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from weakref import finalize
 
 from ._control import call, call_json
-from ._devices import resolve, resolve_name
+from ._devices import resolve_name, resolve_with_buffers
 from ._errors import leaving
 from ._native import _fast
 from ._sizes import format_bytes
@@ -61,11 +61,11 @@ def _settle(name: str, capacity: int, *, wait: bool = True) -> None:
             return
         try:
             if bool(_recorders.get(name)) and name not in _recording:
-                call("RecordEvents", resolve(name), capacity)
+                call("RecordEvents", resolve_with_buffers(name), capacity)
                 _recording.add(name)
             elif not _recorders.get(name) and name in _recording:
                 _recording.discard(name)
-                call("RecordEvents", resolve(name), 0)
+                call("RecordEvents", resolve_with_buffers(name), 0)
         finally:
             _lock.release()
 
@@ -130,7 +130,7 @@ class Timeline:
         try:
             _recorders.setdefault(name, set()).add(token)
             _settle(name, self._capacity)
-            self._before = call("EventCount", resolve(name))
+            self._before = call("EventCount", resolve_with_buffers(name))
         except BaseException:
             self._stop()
             raise
@@ -236,7 +236,7 @@ class Timeline:
 
     def _read(self) -> None:
         """Take what the device has recorded since the start. Events from before it belong to another recorder."""
-        told = call_json("Events", resolve(self.device))
+        told = call_json("Events", resolve_with_buffers(self.device))
         self.lost = max(0, told["lost"] - self._before)  # the oldest ones are overwritten first: those from before the start, where there are any
         self._events = [event for event in told["events"] if event["ns"] >= self._start]
 

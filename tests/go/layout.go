@@ -62,13 +62,13 @@ type mention struct {
 var mentions = []mention{
 	{regexp.MustCompile(`\b(?:dl(?:open|mopen|sym|vsym)|purego\.Dl(?:open|sym))\s*\(`), []string{".go", ".c", ".h"}, []string{"backends/dl", "backends/softdriver/tests", "tests", "bench"},
 		"only backends/dl loads libraries and looks up their functions"},
-	{regexp.MustCompile(`#\s*include\s*[<"]Python\.h[>"]`), []string{".go", ".c", ".h"}, []string{"bindings", "bench"}, // bench compiles what it measures against
+	{regexp.MustCompile(`#\s*include\s*[<"]Python\.h[>"]`), []string{".go", ".c", ".h"}, []string{"bindings", "bench", "tests/py"}, // bench compiles what it measures against, tests what users would write
 		"only bindings know Python"},
-	{regexp.MustCompile(`\bPyInit_\w+`), []string{".go", ".c", ".h"}, []string{"bindings", "bench"},
+	{regexp.MustCompile(`\bPyInit_\w+`), []string{".go", ".c", ".h"}, []string{"bindings", "bench", "tests/py"},
 		"extension modules (the fast lane, the control plane) are in bindings only"},
 	{regexp.MustCompile(`(?m)^\s*(?:import|from)\s+(?:ctypes|cffi)\b`), []string{".py"}, []string{"tests", "bench", "buildsystem", "examples", "backends/softdriver/levelzero/check"},
 		"the package reaches native code through tack_memory._native only"},
-	{regexp.MustCompile(`(?m)^\s*(?:import|from)\s+tack_memory\b`), []string{".py"}, []string{"python", "tests", "bench", "docs", "examples/plugged_in.py", "examples/sweep.py", "examples/sweep"},
+	{regexp.MustCompile(`(?m)^\s*(?:import|from)\s+tack_memory\b`), []string{".py"}, []string{"python", "tests", "bench", "docs", "examples/numpy_tracking.py", "examples/plugged_in.py", "examples/sweep.py", "examples/sweep"},
 		"a host framework (examples/minihost) knows nothing of tack_memory, which plugs itself in"},
 }
 

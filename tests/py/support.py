@@ -115,7 +115,7 @@ def doomed(device: str = "sim:0") -> Buffer:
 
 
 def opened_devices() -> list[str]:
-    return list(_devices._opened)
+    return [name for name in _devices._opened if name != _devices.NUMPY]  # nothing but figures there
 
 
 def books_of(device: str) -> tuple[int, int]:

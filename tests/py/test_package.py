@@ -180,9 +180,10 @@ def test_wheel_contents(wheel: Path) -> None:
     python = ROOT / "python"
     sources = {f.name for f in python.glob("*.py")}
     sources |= {str(f.relative_to(python)) for kind in ("*.py", "*.pyi", "py.typed") for f in (python / "tack_memory").rglob(kind)}
-    extension = f"tack_memory/_native/_tm{__import__('sysconfig').get_config_var('EXT_SUFFIX')}"
+    suffix = __import__("sysconfig").get_config_var("EXT_SUFFIX")
+    extensions = {f"tack_memory/_native/{name}{suffix}" for name in ("_tm", "_events", "_numpy")}
     assert {"tack_memory/py.typed", "tack_memory/_native/_fast.pyi", "tack_memory/_native/bindings.py"} <= package
-    assert package == sources | {extension} | {f"tack_memory/_native/{name}" for name in SIM_LIBRARIES.values()}
+    assert package == sources | extensions | {"tack_memory/include/tack_memory.h"} | {f"tack_memory/_native/{name}" for name in SIM_LIBRARIES.values()}
     assert any(n.endswith("licenses/LICENSE") for n in names)
     assert metadata["Version"] == tack_memory.__version__
     assert not [r for r in metadata.get_all("Requires-Dist", []) if "extra ==" not in r], "the base install needs nothing but CPython"

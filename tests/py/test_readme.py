@@ -1,4 +1,4 @@
-"""The README's example runs, and prints what the README says."""
+"""The README's examples run, and print what the README says."""
 
 import os
 import re
@@ -6,13 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).resolve().parents[2] / "README.md"
 
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README.read_text(), flags=re.S)
+EXAMPLES = [(code, shown) for code, shown in zip(BLOCKS, BLOCKS[1:], strict=False) if code[0] == "python"]
 
-def test_the_example_prints_what_the_readme_shows():
-    blocks = re.findall(r"```(\w+)\n(.*?)```", README.read_text(), flags=re.S)
-    code, shown = blocks[0], blocks[1]
-    assert (code[0], shown[0]) == ("python", "text")
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 2
+
+
+@pytest.mark.parametrize(("code", "shown"), EXAMPLES)
+def test_the_example_prints_what_the_readme_shows(code, shown):
+    assert shown[0] == "text"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TACK_MEMORY_", "TMSOFT_"))}
     done = subprocess.run([sys.executable, "-c", code[1]], env=environment, text=True, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr

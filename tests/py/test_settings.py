@@ -124,8 +124,14 @@ def test_every_variable_of_the_sources_is_known() -> None:
         for file in (root / folder).rglob("*"):
             if file.suffix in (".py", ".go", ".c", ".h", ".mk", "") and file.is_file():
                 found |= set(re.findall(r"\bTACK_MEMORY_[A-Z_]*[A-Z]\b", file.read_text(errors="ignore")))
-    for file in (root / "Makefile", *(root / "tests" / "py").glob("conftest.py"), root / "tests" / "py" / "support.py"):
+    for file in (
+        root / "Makefile",
+        *(root / "tests" / "py").glob("conftest.py"),
+        root / "tests" / "py" / "support.py",
+        *(root / "tests" / "py" / "numpy").glob("*.py"),
+    ):
         found |= set(re.findall(r"\bTACK_MEMORY_[A-Z_]*[A-Z]\b", file.read_text()))
+    found -= set(re.findall(r"#define (TACK_MEMORY_\w+)", (root / "python" / "tack_memory" / "include" / "tack_memory.h").read_text()))  # names in C
     assert found <= known, sorted(found - known)
     assert known - found <= {name for name in BUILD_AND_TEST_VARIABLES if name.endswith("_SEED")}  # of a test of its own
 

@@ -13,16 +13,18 @@ import pytest
 import tack_memory
 
 NO_STUB_CAN_SAY = r"""
-tack_memory\._native\._fast\.MemoryInfo\.__match_args__
+tack_memory\._native\.(_fast\.MemoryInfo|_events\.Event)\.__match_args__
 tack_memory\._native\._fast\.(launch|PeakScope|PointerSlot)  # PEP 800's disjoint_base, which older type checkers do not know
+tack_memory\._native\._numpy\.(Handler|Track)  # types' names
 """
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed here; the checkout's own environment has it")
-def test_the_stub_agrees_with_the_compiled_module(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["_fast", "_events", "_numpy"])
+def test_the_stub_agrees_with_the_compiled_module(module: str, tmp_path: Path) -> None:
     allowed = tmp_path / "allowed"
     allowed.write_text(NO_STUB_CAN_SAY)
-    command = [sys.executable, "-m", "mypy.stubtest", "tack_memory._native._fast", "--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist"]
+    command = [sys.executable, "-m", "mypy.stubtest", f"tack_memory._native.{module}", "--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -46,7 +48,8 @@ def public() -> dict[str, object]:
 def test_a_public_docstring_says_units_errors_and_threads(name: str) -> None:
     value = public()[name]
     text = inspect.getdoc(value) or ""
-    plain_data = name in ("MemoryInfo", "Exported", "Reservation", "BufferView")  # nothing of theirs is called with arguments
+    # Nothing of theirs is called with arguments.
+    plain_data = name in ("Event", "EventHook", "MemoryInfo", "Exported", "Reservation", "BufferView")
     assert "thread" in text or name == "MemoryInfo", f"{name}: whether it may be used from any thread"
     assert "Raises\n------" in text or plain_data or name == "devices", f"{name}: its errors"
     try:

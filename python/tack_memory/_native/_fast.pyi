@@ -41,9 +41,20 @@ def set_relief(index: int, relief: Callable[[], object] | None, /) -> None:
     """What the ladder calls (GIL held, no lock held) to empty a host framework's caches on this device."""
 
 def device_names() -> list[str]:
-    """Names by index of the devices opened so far."""
+    """Names by index of the devices opened so far; "numpy" is not among them."""
+
+def device_name(index: int, /) -> str:
+    """The name of an open device, "numpy" included."""
+
+def check_memory(index: int, /) -> int:
+    """The index; ValueError for the device "numpy", which has nothing but figures."""
+
+def count_numpy(books: object, /) -> int:
+    """The books of NumPy's arrays (a capsule of _numpy) become those of the device "numpy", once; returns its index."""
 
 def forked() -> bool: ...
+def attach_events(api: Any, /) -> None:
+    """From now on the module _events, whose capsule this is, is told of device memory."""
 
 @type_check_only
 class _Memory:

@@ -89,7 +89,7 @@ def configure(simulate: Size | None = None, simulate_capacity: Size | None = Non
     _fast.set_memory_budget(simulation.budget, DEVICE)
     if simulation.budget is None:
         _devices.apply_budget(DEVICE)
-    debug("%s: %s", _fast.device_names()[index], simulation)
+    debug("%s: %s", _fast.device_name(index), simulation)
     return DEVICE
 
 

@@ -15,6 +15,10 @@ func TestCAndGoLayOutSharedMemoryAlike(t *testing.T) {
 		"Record": reflect.TypeFor[gomem.Record](),
 		"Books":  reflect.TypeFor[gomem.Books](),
 		"Scope":  reflect.TypeFor[gomem.Scope](),
+
+		"Told":     reflect.TypeFor[gomem.Told](),
+		"ToldSlot": reflect.TypeFor[gomem.ToldSlot](),
+		"ToldRing": reflect.TypeFor[gomem.ToldRing](),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inC := Structs()[name]
@@ -26,6 +30,10 @@ func TestCAndGoLayOutSharedMemoryAlike(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestCAndGoNumberEventsAlike(t *testing.T) {
+	require.Equal(t, gomem.ToldNumbers(), Numbers())
 }
 
 func TestCAndGoNumberStatesAlike(t *testing.T) {

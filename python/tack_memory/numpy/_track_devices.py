@@ -1,0 +1,136 @@
+"""Device memory in a report by line: the core's own origins and peaks, watched while a track is open."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import memory_peak, memory_report, set_origins
+from .._errors import Holder
+from .._native import _fast
+from ._track_churn import Churn, Tally
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from .. import MemoryPeak
+
+
+class DeviceSummary(NamedTuple):
+    """The figures of one device in a report. Bytes."""
+
+    device: str
+    in_use: int
+    spilled: int
+    peak: int | None
+    """The most that was in use while the track was open; None: nothing was allocated there since it was opened, inside the track."""
+
+
+@dataclass
+class Watched:
+    summary: DeviceSummary
+    holders: list[Holder]
+    """Of what lives now, and, with nothing alive, of what lived at the peak only."""
+    at_peak: dict[tuple[str | None, str | None], tuple[int, int]] | None
+    """Bytes and number of buffers at the peak, by label and origin."""
+    churn: dict[str | None, Tally]
+    """What was allocated and freed meanwhile, by origin."""
+
+    def copy(self) -> Watched:
+        return Watched(self.summary, list(self.holders), None if self.at_peak is None else dict(self.at_peak), dict(self.churn))
+
+
+TRIES = 10
+"""How often figures are read again that others have changed meanwhile: the core's and ours are to be of one moment."""
+
+
+class DeviceWatch:
+    """From the moment it is made: every open device in a peak scope of its own, with origins on, and what becomes of each buffer."""
+
+    def __init__(self) -> None:
+        self._ended: list[Watched] | None = None
+        self._scopes: dict[str, MemoryPeak] = {}
+        self._churn = Churn(self._watch)
+        if _fast.forked():  # the core does not work there
+            self._ended = []
+            return
+        _origins.hold()
+        try:
+            self._churn.begin()
+            for name in filter(None, _fast.device_names()):
+                self._watch(name)
+        except BaseException:
+            _origins.release()  # scopes and hooks that are dropped close by themselves
+            raise
+
+    def _watch(self, name: str) -> None:
+        """Of a device that is opened later, from its first buffer on."""
+        if name not in self._scopes:
+            scope = memory_peak(name)
+            scope.__enter__()
+            self._scopes[name] = scope
+
+    def end(self) -> None:
+        if self._ended is not None:
+            return
+        if _fast.forked():  # it was opened in the parent
+            self._ended = []
+            return
+        self._ended = self.read()
+        self._churn.end()
+        for scope in self._scopes.values():
+            scope.__exit__(None, None, None)
+        self._scopes.clear()
+        _origins.release()
+
+    def read(self) -> list[Watched]:
+        if self._ended is not None:
+            return [one.copy() for one in self._ended]
+        if _fast.forked():
+            return []
+        return [self._read(name) for name in filter(None, _fast.device_names())]
+
+    def _read(self, name: str) -> Watched:
+        scope = self._scopes.get(name)
+        for _ in range(TRIES):
+            heard = self._churn.heard()
+            report, churn = memory_report(name), self._churn.read(name)
+            if self._churn.heard() == heard:
+                break
+        holders, info = report.holders, report.info
+        at_peak = None
+        if scope is not None and (told := scope.at_peak) is not None:
+            at_peak = {(holder.label, holder.origin): (holder.bytes, holder.count) for holder in told}
+            live = {(holder.label, holder.origin) for holder in holders}
+            holders += [Holder({"label": one.label, "origin": one.origin, "device": name}) for one in told if (one.label, one.origin) not in live]
+        return Watched(DeviceSummary(name, info.in_use, info.spilled, None if scope is None else scope.bytes), holders, at_peak, churn)
+
+
+class _Origins:
+    """Origins are on while somebody tracks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._before: Literal["off", "line"] = "off"
+
+    def hold(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._before = "line" if set_origins("line") == "line" else "off"
+
+    def release(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                set_origins(self._before)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()  # the thread that had it does not exist in the child
+
+
+_origins = _Origins()
+os.register_at_fork(after_in_child=_origins.after_fork)
