@@ -92,7 +92,7 @@ static uint64_t read_maxima(const tm_rises *rises, int64_t maxima[TM_MAXIMA])
 
 void tm_note_rises(const tm_call *call)
 {
-	uint64_t sequence;
+	uint64_t sequence = 0;
 	bool made = made_buffer(call, &sequence);
 	for (tm_rises *rises = tm_open_rises; rises; rises = rises->next) {
 		if (rises->books->device != call->device) continue;
