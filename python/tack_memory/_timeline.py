@@ -199,10 +199,15 @@ class Timeline:
 
         Raises
         ------
+        ModuleNotFoundError
+            matplotlib is not installed.
         TypeError
             `ax` is something else.
         """
-        from matplotlib.axes import Axes
+        try:
+            from matplotlib.axes import Axes
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("Timeline.plot draws with matplotlib, which is not installed: pip install matplotlib", name=error.name) from error
 
         if ax is not None and not isinstance(ax, Axes):
             raise TypeError(f"ax must be one matplotlib Axes, not {type(ax).__name__}")

@@ -166,6 +166,22 @@ def test_matplotlib_is_imported_by_plot_only() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+def test_without_matplotlib_plot_says_what_it_needs() -> None:
+    done = run_python(
+        """
+        import sys, tack_memory as tm
+        sys.modules["matplotlib"] = None
+        with tm.record_timeline("sim:0") as timeline:
+            pass
+        try:
+            timeline.plot()
+        except ModuleNotFoundError as error:
+            print(error)
+        """
+    )
+    assert done.stdout == "Timeline.plot draws with matplotlib, which is not installed: pip install matplotlib\n", done.stderr
+
+
 def test_wrong_use_is_an_error(device: str) -> None:
     timeline = record_timeline(device)
     with pytest.raises(RuntimeError, match="not entered"):
