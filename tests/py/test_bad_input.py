@@ -187,7 +187,7 @@ CALLS: dict[str, Callable[[Bench], Case]] = {
             "into": ({}, "place"),
         },
     ),  # fmt: skip
-    "wrap": lambda b: Case(tack_memory.wrap, {"ptr": b.elsewhere.device_ptr, "nbytes": 64, "device": DEVICE, "owner": None}),
+    "wrap": lambda b: Case(tack_memory.wrap, {"ptr": 1 << 41, "nbytes": 64, "device": DEVICE, "owner": None}),
     "launch": lambda b: Case(entered(tack_memory.launch), {"buffers": (b.buffer, b.view), "stream": 0}),
     "hold": lambda b: Case(entered(tack_memory.hold), {"arrays": (b.buffer, b.view), "reason": "texture"}),
     "spill": lambda b: Case(tack_memory.spill, {"arrays": (b.buffer, b.view)}),
@@ -225,6 +225,13 @@ CALLS: dict[str, Callable[[Bench], Case]] = {
     "Exported.__dlpack__": lambda b: Case(b.exported.__dlpack__, {"stream": None, "max_version": (1, 0), "dl_device": (1, 0), "copy": False}),
     "Exported.__dlpack_device__": lambda b: Case(b.exported.__dlpack_device__, {}),
     "Reservation.close": lambda b: Case(b.reserved.close, {}),
+    "event_counts": lambda b: Case(tack_memory.event_counts, {}),
+    "event_hook": lambda b: Case(entered(tack_memory.event_hook), {"hook": print_nothing, "domains": ("numpy", "device"), "sync": True}),
+    "flush_events": lambda b: Case(tack_memory.flush_events, {}),
+    "get_include": lambda b: Case(tack_memory.get_include, {}),
+    "set_event_hook": lambda b: Case(
+        tack_memory.set_event_hook, {"hook": print_four, "user_data": "x", "sync": True}, lambda before: tack_memory.set_event_hook(before)
+    ),
 }
 BAD_IN[("memory_budget", "size")] = BAD_IN[("set_memory_budget", "size")]
 BAD_IN |= {
@@ -236,7 +243,18 @@ BAD_IN |= {
     ("MemoryPeak", "label"): [wrong for wrong in TEXTS if wrong[0] != "\ud800"],
 }
 
+BAD_IN |= {
+    ("event_hook", "hook"): [(5, TypeError), ("print", TypeError), (None, TypeError)],
+    ("event_hook", "domains"): [("gpu", ValueError), ((), ValueError), (("numpy", "gpu"), ValueError), (5, TypeError), ((5,), TypeError), (None, TypeError)],
+    ("event_hook", "sync"): TRUTHS,
+    ("set_event_hook", "hook"): [(5, TypeError), ("print", TypeError), ([], TypeError)],
+    ("set_event_hook", "user_data"): ANYTHING,
+    ("set_event_hook", "sync"): TRUTHS,
+}
+
 NOT_CALLED = {
+    "Event": "a result",
+    "EventHook": "made by set_event_hook only",
     "install": "a host is needed; its bad arguments are below",
     "uninstall": "a host is needed; its bad arguments are below",
     "Timeline.plot": "matplotlib is needed; its bad arguments are below",
@@ -258,6 +276,9 @@ PROTOCOLS = {"__call__", "__dlpack__", "__dlpack_device__"}
 
 
 def print_nothing(_: object) -> None: ...
+
+
+def print_four(old: int, new: int, size: int, user_data: object) -> None: ...
 
 
 def recorded() -> tack_memory.Timeline:
