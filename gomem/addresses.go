@@ -26,8 +26,8 @@ type addressIndex struct {
 	levels  []addressLevel
 }
 
-// whereFunc tells where the buffer of a record lies on the device, and its generation; false when there is none on the device, whole and not
-// dropped.
+// whereFunc tells where the buffer of a record lies on the device, and its generation; false when there is none on the device, whole and still
+// ours.
 type whereFunc func(index uint32) (address, size uint64, generation uint32, alive bool)
 
 type addressEntry struct {

@@ -14,7 +14,7 @@ import (
 // or holds of other threads keep are waited for, first come, first served (model: launch.ticket), unless w.Nested. On an error
 // nothing is held.
 //
-// Errors: *MemoryError, *LostError, ErrCancelled, ErrFreed, ErrRelieve (only with w.Help), and the driver's.
+// Errors: *MemoryError, *LostError, ErrCancelled, ErrFreed, ErrRelieve (only with w.Help), ErrLate (only with w.Late), and the driver's.
 func (d *Device) Admit(indexes []uint32, w Wait) (err error) {
 	defer d.guard(&err)
 	if err := d.unusable(); err != nil {
@@ -45,7 +45,7 @@ func (d *Device) Admit(indexes []uint32, w Wait) (err error) {
 }
 
 // slowly runs a step that moves memory, under the turnstile (unless nested) and the moving lock, and runs it again after waiting
-// as long as it returns errAwait. requested is for the error when the waiting takes too long.
+// as long as it returns errAwait (with w.Late it returns ErrLate instead of waiting). requested is for the error when the waiting takes too long.
 func (d *Device) slowly(w Wait, requested int64, step func() error) error {
 	if !w.Nested {
 		if !d.turnstile.lock(w.Cancel) { // model: launch.ticket
@@ -53,9 +53,12 @@ func (d *Device) slowly(w Wait, requested int64, step func() error) error {
 		}
 		defer d.turnstile.unlock() // by a panic as well: whoever comes next wants the moving lock, and is turned away there (broken.go)
 	}
-	err := d.lockMoving(w)
+	err, reason := d.lockMoving(w), ReasonDevice
 	for err == nil {
-		if err = step(); !errors.Is(err, errAwait) {
+		if err = step(); errors.Is(err, errAwait) && w.Late {
+			err = ErrLate
+		}
+		if !errors.Is(err, errAwait) {
 			if !w.Nested {
 				d.unmarkLocked()
 			}
@@ -63,7 +66,11 @@ func (d *Device) slowly(w Wait, requested int64, step func() error) error {
 			return err
 		}
 		// The marked victims stay marked, so that no new launch takes them while this one waits for the launches that have them now.
-		d.unlockMoving()
+		if d.unlockMoving(); errors.Is(err, errAwaitBudget) {
+			reason = ReasonBudget
+		} else {
+			reason = ReasonDevice
+		}
 		if err = d.awaitMarked(w); err == nil {
 			err = d.lockMoving(w)
 		}
@@ -77,7 +84,7 @@ func (d *Device) slowly(w Wait, requested int64, step func() error) error {
 	d.unmarkLocked()
 	var late *WaitError
 	if errors.As(err, &late) {
-		err = d.memoryErrorLocked(ReasonDevice, requested, late)
+		err = d.memoryErrorLocked(reason, requested, late)
 	}
 	d.unlockMoving()
 	return err
@@ -176,8 +183,8 @@ func (d *Device) ends(r *Record) bool {
 }
 
 // stays reports whether only exports keep this buffer. A buffer that nothing keeps any more does not: what kept it a moment ago has ended, so it
-// is worth another try.
-func (d *Device) stays(r *Record) bool { return !d.ends(r) && r.held() }
+// is worth another try. (Not `held` after `ends`: a launch that begins between the two looks would be taken for an export.)
+func (d *Device) stays(r *Record) bool { return !d.ends(r) && d.holds.exportsOf(r.Index) > 0 }
 
 // awaitMarked waits until what keeps the marked victims has ended (model: launch.wait). It has an end: a host's own lock that the waiter
 // holds and the other launch wants would make it last for ever, and nothing here can know. Every victim that becomes free starts the

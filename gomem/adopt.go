@@ -233,7 +233,8 @@ func (d *Device) keepRoom(reserved, nbytes int64) bool {
 	return d.books.reserveLocked(nbytes)
 }
 
-// Overlapping is an *OverlapError when a buffer on the device shares bytes with the range.
+// Overlapping is an *OverlapError when memory of ours on the device shares bytes with the range: a buffer's, or what was dropped and the driver has not got
+// back yet, which it would still know as a block.
 func (d *Device) Overlapping(address, nbytes uint64) (err error) {
 	defer d.guard(&err)
 	if err := d.refusal(); err != nil {
@@ -242,28 +243,34 @@ func (d *Device) Overlapping(address, nbytes uint64) (err error) {
 	if nbytes == 0 {
 		return nil
 	}
-	if _, start, size, overlaps := d.addresses.overlap(address, nbytes); overlaps {
-		return &OverlapError{Device: d.name, Address: address, Bytes: nbytes, OtherAddress: start, OtherBytes: size}
+	if index, start, size, overlaps := d.addresses.overlap(address, nbytes); overlaps {
+		_, dropped := StateOf(d.registry.record(index).word())
+		return &OverlapError{Device: d.name, Address: address, Bytes: nbytes, OtherAddress: start, OtherBytes: size, Freed: dropped}
 	}
 	return nil
 }
 
-// lies tells the address index where a buffer lies on the device. Nothing that it reads is locked: the generation, read before and after,
+// lies tells the address index where the device memory of a record lies, for as long as it is ours: a dropped buffer's until just before the driver gets it
+// (giveBackLocked). Nothing that it reads is locked: the generation, read before and after,
 // tells whether the record was used again in between. A buffer that moves at this moment may still be told at its old place; its new place is noted
 // after the move.
-func (d *Device) lies(index uint32) (address, size uint64, generation uint32, alive bool) {
+func (d *Device) lies(index uint32) (address, size uint64, generation uint32, ours bool) {
 	r := d.registry.record(index)
 	generation = atomic.LoadUint32(&r.Generation)
 	address, size = atomic.LoadUint64(&r.Address), atomic.LoadUint64(&r.Size)
-	state, dropped := StateOf(r.word())
-	alive = !dropped && (state == Resident || state == Spilling) && atomic.LoadUint32(&r.Generation) == generation
-	return address, size, generation, alive
+	state := r.state()
+	ours = address != noAddress && (state == Resident || state == Spilling) && atomic.LoadUint32(&r.Generation) == generation
+	return address, size, generation, ours
 }
 
 // Find returns the live buffer on the device that contains the whole range.
 func (d *Device) Find(address, nbytes uint64) (index uint32, offset uint64, found bool) {
 	defer d.guard(nil)
 	index, start, found := d.addresses.find(address, nbytes)
+	if found {
+		_, dropped := StateOf(d.registry.record(index).word())
+		found = !dropped
+	}
 	return index, address - start, found
 }
 

@@ -1,6 +1,7 @@
 package gomem_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -190,5 +191,63 @@ func TestDisownIfChangesNothingWhereItMayNot(t *testing.T) {
 	address, err := b.DisownIf(index, gomem.Wait{}, func() bool { asked++; return true })
 	require.NoError(t, err)
 	require.Equal(t, 1, asked)
+	require.NoError(t, b.driver.Free(gomem.Block{Address: address, Bytes: kib}))
+}
+
+// Memory of ours that was dropped stays ours until the driver gets it: a pointer to it, kept too long, is neither adopted nor found, though the driver still
+// knows the block. From the driver's free on a host may have the address, and have it adopted, at once.
+func TestDroppedMemoryIsOursUntilTheDriverGetsIt(t *testing.T) {
+	b := &bench{t: t, driver: fakedriver.New(fakedriver.Options{}), pool: gomem.NewHostPool()}
+	watched := &watchedFree{Device: b.driver}
+	var err error
+	b.Device, err = gomem.NewDevice(watched, gomem.Options{Movable: true, Pool: b.pool, Check: true})
+	require.NoError(t, err)
+	b.lane = &lane{device: b.Device}
+	index := b.allocate(kib)
+	address := b.Record(index).Address
+	b.LetGo(index) // a Drain comes later
+	var overlap *gomem.OverlapError
+	_, err = b.Adopt(address, kib, gomem.AdoptOptions{How: gomem.HowCUDA})
+	require.ErrorAs(t, err, &overlap)
+	require.ErrorContains(t, err, "was freed, and")
+	_, err = b.ReserveToAdopt(address+kib/2, kib, gomem.HowCUDA, gomem.AllocateOptions{})
+	require.ErrorAs(t, err, &overlap)
+	require.Equal(t, [2]uint64{address, kib}, [2]uint64{overlap.OtherAddress, overlap.OtherBytes})
+	_, _, found := b.Find(address, kib)
+	require.False(t, found, "it is nobody's buffer")
+	info := b.info()
+	require.Zero(t, info.InUse+info.Reserved)
+
+	inFree := errors.New("the driver's free was not called")
+	watched.called = func() { inFree = b.Overlapping(address, kib) }
+	b.Drain()
+	require.NoError(t, inFree)
+	require.NoError(t, b.Overlapping(address, kib))
+	require.NoError(t, b.Close())
+}
+
+// watchedFree is a driver whose frees are watched.
+type watchedFree struct {
+	*fakedriver.Device
+	called func()
+}
+
+func (w *watchedFree) Free(block gomem.Block) error {
+	w.called()
+	return w.Device.Free(block)
+}
+
+// What a host frees by itself it may free, get again and have adopted as soon as it has let go of the buffer.
+func TestMemoryThatItsHostFreesIsNotOursOnceItIsDropped(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	address, err := b.driver.Allocate(kib)
+	require.NoError(t, err)
+	for range 3 {
+		index, err := b.Adopt(address, kib, gomem.AdoptOptions{How: gomem.HowHost, Unmovable: true})
+		require.NoError(t, err)
+		b.LetGo(index)
+	}
+	b.Drain()
+	require.Zero(t, b.info().PendingFree)
 	require.NoError(t, b.driver.Free(gomem.Block{Address: address, Bytes: kib}))
 }

@@ -128,7 +128,7 @@ func (d *Device) build(address, nbytes uint64, o AllocateOptions, how How) (inde
 		}
 		return 0, err
 	}
-	r, c, err := d.registry.take(cold{how: how, label: o.Label, origin: o.Origin, reason: o.Reason, unmovable: o.Unmovable, device: nbytes > 0})
+	r, c, err := d.registry.take(cold{how: how, hosts: how == HowHost, label: o.Label, origin: o.Origin, reason: o.Reason, unmovable: o.Unmovable, device: nbytes > 0})
 	if err != nil {
 		return giveUp(err)
 	}

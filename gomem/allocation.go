@@ -6,12 +6,13 @@ import "fmt"
 type Allocation struct {
 	Base, Bytes uint64
 	Host        bool   // host memory that the device can reach
+	Freed       bool   // it was given to Free, and the driver keeps it: until the device is done with it, or for another allocation
 	Elsewhere   string // the device on which it lies, where that is another one; "": this one, or the driver does not tell
 }
 
 // Refuse is a *BlockError where the block is not this allocation, or longer, or lies on another device; nil where it can be freed.
 func (a Allocation) Refuse(device string, block Block) error {
-	if a.Bytes != 0 && !a.Host && a.Elsewhere == "" && a.Base == block.Address && block.Bytes <= a.Bytes {
+	if a.Bytes != 0 && !a.Host && !a.Freed && a.Elsewhere == "" && a.Base == block.Address && block.Bytes <= a.Bytes {
 		return nil
 	}
 	return &BlockError{Device: device, Block: block, Found: a}
@@ -28,6 +29,8 @@ func (e *BlockError) Error() string {
 	b, at := e.Block, e.Found
 	var why string
 	switch {
+	case at.Freed:
+		why = "a buffer had it, which was freed or has moved; its memory is on its way back to the driver"
 	case at.Bytes == 0:
 		why = "the driver knows no memory of its own there; give the address that the allocating call returned, for the device that it was called on"
 	case at.Host:

@@ -66,6 +66,9 @@ type Wait struct {
 	// Help says that the caller can collect garbage and empty the host framework's caches: where that may make the room that is missing,
 	// the call returns ErrRelieve, and the caller asks again with Helped set. Helped: that was done for this request, do not ask again.
 	Help, Helped bool
+	// Late says that the caller keeps launches of which nobody but itself can find out that they are over: before the call waits for launches, it returns
+	// ErrLate.
+	Late bool
 	// Cause is who is told to have caused what happens (tell.go).
 	Cause Cause
 }

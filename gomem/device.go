@@ -3,6 +3,7 @@ package gomem
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -42,6 +43,8 @@ type Device struct {
 
 	turnstile fifoLock // first come, first served: who may wait for others' launches (admit.go)
 	moving    fifoLock // held by whoever moves or frees memory of this device
+
+	draining sync.Mutex // held, with moving, while what was on the drop list is freed (poolmates.go)
 
 	victims   victims     // guarded by moving
 	fullHost  fullHost    // for soft budgets: hostfull.go
@@ -99,6 +102,7 @@ func NewDevice(driver Driver, options Options) (*Device, error) {
 	d.SetMaxWait(options.MaxWait)
 	d.total.Store(Unknown)
 	d.learnTotal()
+	d.pool.join(d)
 	return d, nil
 }
 
@@ -240,6 +244,7 @@ func (d *Device) Close() (err error) {
 			return d.driverFault(err)
 		}
 		d.closed = true
+		d.pool.part(d)
 		d.registry.close()
 		d.keepEvents(nil)
 		return nil
@@ -280,12 +285,12 @@ func (d *Device) driverFault(err error) error {
 
 // freeDeviceLocked gives a buffer's device memory back to the driver, and returns how many bytes it has got. A failed free is counted (Info.Unfreed)
 // and a notice: no call can be told of it, since nothing can be undone.
-func (d *Device) freeDeviceLocked(r *Record, c *cold) (freed uint64) {
+func (d *Device) freeDeviceLocked(r *Record, c *cold, address uint64) (freed uint64) {
 	c.device = false
-	if c.how == HowHost {
+	if c.hosts {
 		return 0 // its host does
 	}
-	err := d.driver.Free(Block{Address: r.Address, Bytes: r.Size, How: c.how})
+	err := d.driver.Free(Block{Address: address, Bytes: r.Size, How: c.how})
 	c.how = HowDriver // what a restore allocates is the driver's own
 	if err == nil {
 		return r.Size

@@ -80,6 +80,9 @@ func (d *Device) letGo(r *Record, cause Cause) {
 		d.letGoSpilledLocked(r, c)
 	}
 	c.book = bookNone
+	if c.hosts { // its host frees it when it likes, and may get the address again at once
+		atomic.StoreUint64(&r.Address, noAddress)
+	}
 	b.goneLocked(n, r.Sequence)
 	d.happenedLocked(EventFree, r, c, State(old&stateMask), time.Time{}, cause)
 }
@@ -116,6 +119,11 @@ func (d *Device) drain() {
 
 // drainLocked frees what is on the drop list (model: drop.drain).
 func (d *Device) drainLocked() {
+	if atomic.LoadUint32(&d.books.Drops) == 0 {
+		return
+	}
+	d.lockDraining() // before the list is empty: who sees it empty sees this, too
+	defer d.unlockDraining()
 	for next := atomic.SwapUint32(&d.books.Drops, 0); next != 0; {
 		r := d.registry.record(next - 1)
 		next = r.Next
@@ -146,7 +154,9 @@ func (d *Device) retireLocked(r *Record) {
 // got back.
 func (d *Device) giveBackLocked(r *Record, c *cold) (freed uint64) {
 	if c.device {
-		freed = d.freeDeviceLocked(r, c)
+		// First: from the driver's free on a host may be given the address by the vendor's own call, and have it adopted.
+		address := atomic.SwapUint64(&r.Address, noAddress)
+		freed = d.freeDeviceLocked(r, c, address)
 	}
 	if c.pending {
 		c.pending = false

@@ -20,6 +20,9 @@ var (
 	ErrNotNow = errors.New("not now")
 	// ErrStillRuns: this would have to wait for work that is queued on a stream, and was told not to wait. Nothing has changed.
 	ErrStillRuns = errors.New("work that is queued on the stream still runs")
+	// ErrLate: this would have to wait for launches to end, and some have been left without anybody knowing whether their work is over. Find out (no lock
+	// is held), and ask again without Late.
+	ErrLate = errors.New("find out which launches are over and ask again")
 	// ErrFreed: the buffer was freed.
 	ErrFreed = errors.New("the buffer was freed")
 )
@@ -109,11 +112,15 @@ type OverlapError struct {
 	Device                   string
 	Address, Bytes           uint64
 	OtherAddress, OtherBytes uint64
+	Freed                    bool // the other is a buffer that was dropped or freed, whose memory has not gone back to the driver yet
 }
 
 func (e *OverlapError) Error() string {
-	return fmt.Sprintf("%s: [%#x, %#x) overlaps a buffer that is owned already: [%#x, %#x)", e.Device, e.Address, e.Address+e.Bytes,
-		e.OtherAddress, e.OtherAddress+e.OtherBytes)
+	other := "a buffer that is owned already"
+	if e.Freed {
+		other = "a buffer that was freed, and whose memory is on its way back to the driver"
+	}
+	return fmt.Sprintf("%s: [%#x, %#x) overlaps %s: [%#x, %#x)", e.Device, e.Address, e.Address+e.Bytes, other, e.OtherAddress, e.OtherAddress+e.OtherBytes)
 }
 
 // HowError says that memory given to Adopt was allocated by a call whose counterpart this device does not have, or must not call; nothing changed.

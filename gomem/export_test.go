@@ -87,6 +87,31 @@ func (d *Device) ChooseVictims(between func(index uint32)) (indexes []uint32) {
 	return indexes
 }
 
+// AwaitedBy is how many bytes a request of nbytes would wait for after a choice that spills nothing. between is called when the choice has come to its end,
+// before what it passed over is marked.
+func (d *Device) AwaitedBy(nbytes uint64, between func()) (awaited uint64) {
+	d.turnstile.lock(nil)
+	defer d.turnstile.unlock()
+	d.moving.lock(nil)
+	for {
+		r, ok := d.nextVictimLocked()
+		if !ok {
+			break
+		}
+		d.passLocked(r)
+	}
+	between()
+	var room room
+	d.markLocked(nbytes, &room)
+	d.doneChoosingLocked()
+	d.unmarkLocked()
+	d.unlockMoving()
+	return room.awaited
+}
+
+// Stays reports whether only exports keep a buffer.
+func (d *Device) Stays(index uint32) bool { return d.stays(d.registry.record(index)) }
+
 // SkipToLastChoice makes the next choice of victims the one whose number does not fit any more.
 func (d *Device) SkipToLastChoice() {
 	d.moving.lock(nil)

@@ -158,7 +158,7 @@ func (d *Device) Release(index uint32, id uint64) {
 	defer d.guard(nil)
 	d.holds.remove(index, id)
 	d.unpin(d.registry.record(index))
-	d.releases.Add(1) // after the pin is gone: who sees the new number sees that, too (parking)
+	d.releases.Add(1) // after the pin is gone: who sees the new number sees that, too (hostIsFullLocked)
 }
 
 // Holds says what keeps a buffer where it is: a copy, equal reasons counted together, the longest kind first.

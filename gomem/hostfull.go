@@ -63,7 +63,7 @@ func (p *HostPool) noteRefusalLocked(nbytes uint64, limit int64) {
 // fullHost is what a device remembers of its last choice of victims that was made to the end.
 type fullHost struct {
 	sizes    victimSizes // of all that may be a victim but for what holds and exports kept then; guarded by books
-	releases uint64      // Device.releases before that choice; guarded by moving
+	releases uint64      // Device.releases when that choice began; guarded by moving
 }
 
 // noteVictimLocked says that a buffer may be a victim from now on. The books are locked.
@@ -81,22 +81,26 @@ func (d *Device) hostIsFullLocked() bool {
 	d.books.lock()
 	sizes := d.fullHost.sizes
 	d.books.unlock()
-	return !sizes.none() && d.pool.refusesAll(sizes)
+	if sizes.none() || !d.pool.refusesAll(sizes) {
+		return false
+	}
+	return !d.drainPoolMates() || d.pool.refusesAll(sizes)
 }
 
 // sizesOfChoice collects the sizes for the next time while a choice is made.
 type sizesOfChoice struct {
-	device *Device
-	before victimSizes // what holds if the choice ends early
-	left   victimSizes // what was looked at and stays on the device
+	device   *Device
+	releases uint64      // Device.releases before anything was looked at: what ends later makes another number
+	before   victimSizes // what holds if the choice ends early
+	left     victimSizes // what was looked at and stays on the device
 }
 
 // beginSizesLocked begins to write down the sizes anew: what is noted from here on is not lost, and what was noted before is there for the choice to see.
 func (d *Device) beginSizesLocked() sizesOfChoice {
-	d.fullHost.releases = d.releases.Load() // before anything is looked at: what ends later makes another number
+	s := sizesOfChoice{device: d, releases: d.releases.Load()}
 	d.books.lock()
 	defer d.books.unlock()
-	s := sizesOfChoice{device: d, before: d.fullHost.sizes}
+	s.before = d.fullHost.sizes
 	d.fullHost.sizes = victimSizes{}
 	return s
 }
@@ -108,13 +112,16 @@ func (s *sizesOfChoice) passLocked(r *Record) {
 	}
 }
 
-// end ends it. complete: every victim was looked at, but for those that are parked.
+// end ends it. complete: every victim was looked at, but for those that are parked. A choice that ends early has not looked at all whose holds have ended
+// since the last complete one, and these are in no list of sizes: so it leaves the number of that one.
 func (s *sizesOfChoice) end(complete bool) {
 	d := s.device
 	d.books.lock()
 	defer d.books.unlock()
 	d.fullHost.sizes.join(s.left)
-	if !complete {
+	if complete {
+		d.fullHost.releases = s.releases
+	} else {
 		d.fullHost.sizes.join(s.before)
 	}
 }

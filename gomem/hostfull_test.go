@@ -172,6 +172,35 @@ func TestHostMemoryThatIsUsedUpIsRemembered(t *testing.T) {
 	}
 }
 
+// A choice that ends early, since it has made room enough, has not looked at all that was released since the last complete one, and forgets none of it.
+func TestWhatWasReleasedIsRememberedThroughAChoiceThatEndsEarly(t *testing.T) {
+	b := open(t, fakedriver.Options{})
+	b.pool.SetLimit(25 * kib)
+	spilled := b.allocate(20 * kib)
+	_, err := b.Spill(spilled, gomem.Wait{})
+	require.NoError(t, err)
+	oldest, large, released := b.allocate(20*kib), b.allocate(30*kib), b.allocate(4*kib)
+	release := b.export(released)
+	b.budget(56*kib, false)
+	over := b.allocate(15 * kib) // looks at all of them: two have no place in host memory, and one is exported
+	require.EqualValues(t, 1, b.info().OverBudgetCount)
+	b.drop(over)
+	release()
+	b.drop(spilled)
+	more := b.allocate(15 * kib) // spills the oldest one, which is enough
+	require.Equal(t, gomem.Spilled, b.state(oldest))
+	require.Equal(t, gomem.Resident, b.state(released))
+	require.EqualValues(t, 1, b.info().OverBudgetCount)
+
+	most := b.allocate(10 * kib)
+	require.Equal(t, gomem.Spilled, b.state(released), "its copy has a place, and nothing keeps it")
+	require.EqualValues(t, 1, b.info().OverBudgetCount)
+	for _, index := range []uint32{oldest, large, released, more, most} {
+		b.has(index, uint64(index))
+	}
+	b.drop(oldest, large, released, more, most)
+}
+
 // The same for what was not there when host memory was seen to be used up: a buffer that is made or comes back, and whose copy is small enough.
 func TestSmallBufferGoesThoughHostMemoryIsUsedUpForOthers(t *testing.T) {
 	b := open(t, fakedriver.Options{})

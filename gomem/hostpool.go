@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -57,6 +58,8 @@ type HostPool struct {
 	pooled int64      // bytes of idle blocks: memory lies behind them, probably
 	limit  int64      // -1: the default rule
 	fault  func(nbytes uint64) error
+
+	devices atomic.Pointer[[]*Device] // whose copies are here (poolmates.go); a new slice at each change, with mu, and read without
 
 	refused refusedSizes // by the limit, since anything was given back last, or the limit rose
 
@@ -205,28 +208,32 @@ func (p *HostPool) getBig(nbytes uint64, limit int64) (HostBlock, error) {
 func (p *HostPool) countBig(nbytes, size uint64, limit int64) (HostBlock, error) {
 	p.lock()
 	defer p.unlock()
-	warm := p.takeWarmLocked(size)
-	if warm != nil {
-		size = uint64(warm.mapped)
-		p.pooled -= int64(size)
+	if warm := p.takeWarmLocked(size); warm != nil {
+		capacity := int64(warm.mapped)
+		p.pooled -= capacity
+		p.used += capacity
+		if p.fitsLocked(limit) {
+			return p.handedOutLocked(warm.memory, uint64(capacity)), nil
+		}
+		p.used -= capacity // it is larger than was asked for: given back, it may leave room for a block of just that size
+		p.pooled += capacity
+		p.keepLocked(warm)
 	}
 	p.used += int64(size)
-	if p.used+p.pooled > limit {
-		p.shrinkLocked(limit)
-	}
-	if p.used+p.pooled > limit {
+	if !p.fitsLocked(limit) {
 		p.used -= int64(size)
-		if warm != nil {
-			p.pooled += int64(size)
-			p.keepLocked(warm)
-		}
 		p.noteRefusalLocked(nbytes, limit)
 		return HostBlock{}, p.refusedLocked(nbytes, limit)
 	}
-	if warm != nil {
-		return p.handedOutLocked(warm.memory, size), nil
-	}
 	return HostBlock{}, nil
+}
+
+// fitsLocked reports whether the pool is within the limit, once idle memory was given back if need be.
+func (p *HostPool) fitsLocked(limit int64) bool {
+	if p.used+p.pooled > limit {
+		p.shrinkLocked(limit)
+	}
+	return p.used+p.pooled <= limit
 }
 
 func mapBig(size uintptr) (unsafe.Pointer, error) {

@@ -382,3 +382,19 @@ func BenchmarkHostPool(b *testing.B) {
 		})
 	}
 }
+
+// A warm block that is larger than what is asked for makes way for one that fits, where the host's memory has shrunk meanwhile.
+func TestHostPoolGivesUpAWarmBlockThatIsTooLarge(t *testing.T) {
+	const mib = 1 << 20
+	now, left := time.Now(), int64(100*mib)
+	p := newHostPool(func() (int64, bool) { return left, true }, func() time.Time { return now })
+	p.Put(mustGet(t, p, 8*mib))
+	now, left = now.Add(2*measureFor), 11*mib/8 // the limit is 7.5 MiB now
+	b := mustGet(t, p, 7*mib)
+	require.EqualValues(t, 7*mib, b.Bytes)
+	requireBalance(t, p)
+	used, pooled := p.Bytes()
+	require.EqualValues(t, 7*mib, used)
+	require.Zero(t, pooled)
+	p.Put(b)
+}

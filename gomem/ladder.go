@@ -48,7 +48,7 @@ func (d *Device) reserveRoomLocked(nbytes int64, w Wait) error {
 			}
 			return nil
 		case room.awaited > 0:
-			return errAwait
+			return errAwaitBudget
 		case room.refused != nil:
 			return d.memoryErrorLocked(ReasonHost, nbytes, room.refused)
 		}

@@ -10,8 +10,11 @@ import (
 	"unsafe"
 )
 
-// errAwait: room can be made only when launches or holds of other threads end; the victims are marked.
-var errAwait = errors.New("wait for launches")
+// errAwait: room can be made only when launches or holds of other threads end; the victims are marked. errAwaitBudget: it is room within a strict budget.
+var (
+	errAwait       = errors.New("wait for launches")
+	errAwaitBudget = fmt.Errorf("%w: the budget", errAwait)
+)
 
 // held reports whether anything keeps the buffer where it is now. It is exact only after the state has left Resident and processBarrier ran.
 //
@@ -52,7 +55,7 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 		return moved{held: true}, nil
 	}
 	c, n, began := d.registry.cold(r.Index), r.Size, time.Now()
-	host, err := d.pool.Get(n)
+	host, err := d.getHost(n)
 	if err != nil {
 		putBack()
 		return moved{}, err
@@ -64,7 +67,7 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 	}
 	m.left = n
 	if d.commitSpillLocked(r, c, host, began, w.Cause) {
-		m.freed = d.freeDeviceLocked(r, c) // model: spill.free
+		m.freed = d.freeDeviceLocked(r, c, r.Address) // model: spill.free
 		d.leave(-int64(n))
 	} else {
 		d.pool.Put(host)
@@ -169,7 +172,7 @@ func (d *Device) markLocked(nbytes uint64, room *room) {
 		if r.Generation != c.generation || d.stays(r) || slices.Contains(d.admitting, c.index) || room.full.has(r.Size) {
 			continue // exports are not waited for, nor what has no place in host memory, and the launch under way does not wait for itself
 		}
-		if refused := d.pool.refusal(room.awaited + r.Size); refused != nil {
+		if refused := d.hostRefusal(room.awaited + r.Size); refused != nil {
 			room.refused = refused // its copy would have no place beside those of the others that are waited for
 			continue
 		}
@@ -213,7 +216,7 @@ func (d *Device) restoreLocked(r *Record, w Wait) error {
 	}
 	if err := d.copyIn(address, c.host.Pointer(), r.Size, w); err != nil { // model: restore.copy
 		left := d.uncountRestoreLocked(r, c)
-		d.freeDeviceLocked(r, c)
+		d.freeDeviceLocked(r, c, address)
 		if left {
 			d.leave(-int64(r.Size))
 		}

@@ -1,11 +1,14 @@
 package gomem
 
+import "sync/atomic"
+
 // parking has the victims that holds or exports keep. A choice of victims that found one leaves it here, and neither choices nor passes look at it again
 // until the last of its holds has ended: so what is held for long costs a choice nothing, however much it is. Guarded by holdTable.mu, since
 // what is parked must have a hold in the table: the end of that hold is what brings it back.
 type parking struct {
 	parked map[uint32]candidate // by index
 	ended  []candidate          // were parked until their last hold ended, and no choice has fetched them yet
+	ends   atomic.Uint64        // how many have ended so far: raised with mu, read without
 }
 
 // park keeps a candidate until its holds have ended. False: it has none.
@@ -27,6 +30,7 @@ func (t *holdTable) endedLocked(index uint32) {
 	if c, parked := t.parked[index]; parked {
 		delete(t.parked, index)
 		t.ended = append(t.ended, c)
+		t.ends.Add(1)
 	}
 }
 
@@ -39,11 +43,13 @@ func (t *holdTable) fetchEnded() []candidate {
 	return ended
 }
 
-// allParked is everything that is parked now, in no order.
+// allParked is everything that is parked now, or was until its holds ended and was not fetched yet, in no order. Without these, what a choice has passed
+// over would be in no list for a moment: the hold may end after the choice fetched for the last time.
 func (t *holdTable) allParked() []candidate {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	candidates := make([]candidate, 0, len(t.parked))
+	candidates := make([]candidate, 0, len(t.parked)+len(t.ended))
+	candidates = append(candidates, t.ended...)
 	for _, c := range t.parked {
 		candidates = append(candidates, c)
 	}
@@ -54,11 +60,11 @@ func (t *holdTable) allParked() []candidate {
 // batch only where everything of that age is in it; else the next pass finds it.
 func (d *Device) unparkLocked() {
 	v := &d.victims
-	releases := d.releases.Load()
-	if releases == v.seen {
+	ends := d.holds.ends.Load()
+	if ends == v.seen {
 		return
 	}
-	v.seen = releases
+	v.seen = ends
 	for _, c := range d.holds.fetchEnded() {
 		r, half := d.registry.record(c.index), d.registry.cold(c.index)
 		if r.Generation != c.generation {

@@ -13,6 +13,9 @@ const (
 	rankTurnstile
 	// rankMoving: the lock of one device for moving memory; the only one that is held across calls into a driver.
 	rankMoving
+	// rankDraining: the dropped buffers of one device are being freed. Held across calls into a driver, like moving, but for nothing else; so who has the
+	// moving lock of another device may wait for it.
+	rankDraining
 	// rankStays: who reads or thins the stays that ended (stays.go), one at a time. Only readers wait for it.
 	rankStays
 	// rankRegistry: which records are in use. This one and those below are leaves: they are held for moments, and no other lock is taken under
@@ -28,6 +31,6 @@ const (
 	rankBooks
 )
 
-var rankNames = [...]string{"none", "turnstile", "moving", "stays", "registry", "holds", "addresses", "host pool", "books"}
+var rankNames = [...]string{"none", "turnstile", "moving", "draining", "stays", "registry", "holds", "addresses", "host pool", "books"}
 
 func (r rank) String() string { return rankNames[r] }

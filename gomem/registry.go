@@ -26,6 +26,7 @@ type cold struct {
 	device    bool      // there is device memory at Record.Address
 	pending   bool      // its bytes are in Books.PendingFree
 	unmovable bool      // never a victim; constant
+	hosts     bool      // how is HowHost: never given to the driver; constant
 	parked    bool      // holds or exports keep it, and choices of victims pass it over until they have ended (parking)
 }
 

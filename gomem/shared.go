@@ -27,10 +27,13 @@ const Dropped = 0x100
 // stateMask selects the State in Record.Word.
 const stateMask = 0xff
 
+// noAddress is Record.Address of a dropped buffer whose device memory is not ours any more.
+const noAddress = 0
+
 // Record is what the fast lane needs to know of one buffer: one cache line. Its address is stable while its device is open.
 //
 // Who writes what: Word by compare-and-swap only, under the device's moving lock except for Dropped and Building -> Resident.
-// Address and Size before the word becomes Resident (released by the compare-and-swap). LastUse by anybody who uses the buffer, plain
+// Address and Size before the word becomes Resident (released by the compare-and-swap); Address once more after Dropped (noAddress). LastUse by anybody who uses the buffer, plain
 // stores (so the clock's ticks can be lost and it can go back: Books.tick). Launches by holders of the GIL only, plain stores (see DESIGN "launch holds without
 // atomics"); where the kernel has no membarrier, and in free-threaded builds, by atomic adds. Admitted and Pins by atomic adds.
 type Record struct {

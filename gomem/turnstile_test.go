@@ -248,6 +248,42 @@ func TestWaitOnAHostsOwnLockEndsByTheDeadline(t *testing.T) {
 	b.drop(first[0], second[0])
 }
 
+// Who keeps launches that may be over is asked about them before they are waited for; nothing has changed then.
+func TestLaunchesThatMayBeOverAreAskedForFirst(t *testing.T) {
+	b := open(t, fakedriver.Options{Capacity: 24 * kib})
+	running := []uint32{b.allocate(15 * kib)}
+	_, err := b.lane.enter(running, gomem.Wait{})
+	require.NoError(t, err)
+	soon(t, "a request that does not wait", func() { _, err = b.Allocate(15*kib, gomem.AllocateOptions{Wait: gomem.Wait{Late: true}}) })
+	require.ErrorIs(t, err, gomem.ErrLate)
+	require.Equal(t, gomem.Resident, b.state(running[0]), "no mark is left behind")
+	require.Zero(t, b.info().Reserved)
+	b.lane.leave(running)
+	more, err := b.Allocate(15*kib, gomem.AllocateOptions{Wait: gomem.Wait{Late: true}})
+	require.NoError(t, err)
+	require.Equal(t, gomem.Spilled, b.state(running[0]))
+	b.drop(running[0], more)
+}
+
+// The error of a wait in vain says what the room was missing in.
+func TestReasonOfAWaitThatTookTooLong(t *testing.T) {
+	for reason, budget := range map[string]int64{gomem.ReasonBudget: 20 * kib, gomem.ReasonDevice: -1} {
+		b := open(t, fakedriver.Options{Capacity: 24 * kib}, func(o *gomem.Options) { o.MaxWait = time.Millisecond })
+		held := b.allocate(15 * kib)
+		id, err := b.Hold(held, gomem.HoldScope, 0, gomem.Wait{})
+		require.NoError(t, err)
+		b.budget(budget, true)
+		soon(t, "a wait for a hold", func() { _, err = b.Allocate(15*kib, gomem.AllocateOptions{}) })
+		var full *gomem.MemoryError
+		require.ErrorAs(t, err, &full)
+		var late *gomem.WaitError
+		require.ErrorAs(t, err, &late)
+		require.Equal(t, reason, full.Reason)
+		b.Release(held, id)
+		b.drop(held)
+	}
+}
+
 // Ctrl-C ends the wait for a launch.
 func TestWaitForALaunchCanBeCancelled(t *testing.T) {
 	b := open(t, fakedriver.Options{Capacity: 20 * kib}, func(o *gomem.Options) { o.MaxWait = time.Hour })

@@ -46,7 +46,7 @@ type victims struct {
 	passed []candidate // taken out of the batch and found held by launches, or without a place in host memory: they go back at the end of a choice
 	looked bool        // the choice under way made a pass already
 	choice uint32      // number of the choice under way: cold.looked of what was looked at since its first pass
-	seen   uint64      // Device.releases when what was parked and is no longer held was last fetched
+	seen   uint64      // parking.ends when what was parked and is no longer held was last fetched
 	passes int64       // linear passes so far, for tests and the bench
 	random *rand.Rand  // only for sampling; its state decides speed, never the result
 }

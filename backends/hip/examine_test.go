@@ -43,3 +43,36 @@ func TestMemoryOfNoOneDevice(t *testing.T) {
 		})
 	}
 }
+
+// TestFreedMemoryIsNobodysToAdopt: while a freed block waits for the device, and while it is kept for another allocation, the runtime knows it as before.
+func TestFreedMemoryIsNobodysToAdopt(t *testing.T) {
+	r := keeping(t, settings{"delay_us": 100_000})
+	const nbytes = 64 << 10
+	a := r.Allocate(nbytes)
+	examine := func(from uint64) error {
+		return r.Driver.Examine(gomem.Block{Address: from, Bytes: nbytes / 2, How: gomem.HowHIP})
+	}
+	require.NoError(t, examine(a))
+	require.NoError(t, r.Driver.Fill(a, []byte{1}, nbytes))
+	r.Free(a, nbytes)
+	require.EqualValues(t, nbytes, r.Driver.PendingFree())
+	var refused *gomem.BlockError
+	for _, from := range []uint64{a, a + nbytes - 1} {
+		require.ErrorAs(t, examine(from), &refused)
+		require.True(t, refused.Found.Freed)
+	}
+	require.NoError(t, r.Driver.Synchronize())
+	require.EqualValues(t, nbytes, r.Memory().Cached)
+	for _, from := range []uint64{a, a + nbytes - 1} {
+		require.ErrorAs(t, examine(from), &refused)
+		require.True(t, refused.Found.Freed)
+		require.ErrorContains(t, refused, "on its way back to the driver")
+	}
+	require.Equal(t, a, r.Allocate(nbytes))
+	require.NoError(t, examine(a))
+	r.drop(a, nbytes)
+	_, err := r.Driver.Trim()
+	require.NoError(t, err)
+	require.ErrorAs(t, examine(a), &refused)
+	require.False(t, refused.Found.Freed, "now it is back")
+}

@@ -181,6 +181,7 @@ typedef struct {
 	bool known; /* the address lies in a context that the device knows; device memory, or host */
 	bool host;  /* host memory; then without a range */
 	bool told;  /* the range is there: the loader has the function for that */
+	bool freed; /* it is a block on the list of frees, which the driver knows as if it were allocated. It was not asked */
 	ze_device_handle_t device; /* that it was allocated on; NULL: the driver does not tell */
 } tml_place;
 tml_status tml_examine(tml_device *d, uint64_t address, tml_place *place);

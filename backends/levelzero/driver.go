@@ -179,7 +179,7 @@ func (d *Driver) Free(block gomem.Block) error {
 	return d.check(status)
 }
 
-// Examine refuses what lies on another device, and what is no whole block of device memory: zeMemFree takes an address inside a block, too, and frees all of it. Memory of a context that
+// Examine refuses what lies on another device, what was freed already and is not back, and what is no whole block of device memory: zeMemFree takes an address inside a block, too, and frees all of it. Memory of a context that
 // the device does not know is refused: it could neither be moved nor freed.
 func (d *Driver) Examine(block gomem.Block) error {
 	if err := d.life.Use(); err != nil {
@@ -192,6 +192,8 @@ func (d *Driver) Examine(block gomem.Block) error {
 	}
 	place := finding.place
 	switch {
+	case bool(place.freed):
+		return gomem.Allocation{Freed: true}.Refuse(d.name, block)
 	case !bool(place.known):
 		return unknownContext(block)
 	case bool(place.host):

@@ -79,3 +79,26 @@ func TestDriverThatRefusesAnotherContextsAddress(t *testing.T) {
 		})
 	}
 }
+
+// TestFreedMemoryIsNobodysToAdopt: while a freed block waits for the device, the driver knows it as before.
+func TestFreedMemoryIsNobodysToAdopt(t *testing.T) {
+	for _, mode := range hostModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := open(t, mode, 0)
+			require.NoError(t, r.Software.Set("delay_us", 100_000))
+			const nbytes = 64 << 10
+			a := r.Allocate(nbytes)
+			block := gomem.Block{Address: a, Bytes: nbytes, How: gomem.HowLevelZero}
+			require.NoError(t, r.Driver.Examine(block))
+			require.NoError(t, r.Driver.Fill(a, []byte{1}, nbytes))
+			r.Free(a, nbytes)
+			require.EqualValues(t, nbytes, r.Driver.PendingFree())
+			var refused *gomem.BlockError
+			require.ErrorAs(t, r.Driver.Examine(block), &refused)
+			require.True(t, refused.Found.Freed)
+			block.Address += nbytes - 1
+			require.ErrorAs(t, r.Driver.Examine(block), &refused)
+			require.NoError(t, r.Software.Set("delay_us", 0))
+		})
+	}
+}

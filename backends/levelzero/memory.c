@@ -248,10 +248,20 @@ static tml_status find_in(tml_device *d, ze_context_handle_t context, uint64_t a
 	return status;
 }
 
+/* Whether a block on the list of frees has this address. */
+static bool waits(tml_device *d, uint64_t address) {
+	pthread_mutex_lock(&d->lock);
+	tml_pending *node = d->first;
+	while (node && address - node->address >= node->bytes) node = node->next;
+	pthread_mutex_unlock(&d->lock);
+	return node;
+}
+
 tml_status tml_examine(tml_device *d, uint64_t address, tml_place *place) {
 	ze_context_handle_t lent = tml_lent(d), own = d->own.context;
 	tml_status in_lent = TML_OK, in_own = TML_OK;
-	*place = (tml_place){ 0 };
+	*place = (tml_place){ .freed = waits(d, address) };
+	if (place->freed) return TML_OK;
 	if (lent) in_lent = find_in(d, lent, address, place);
 	if (place->known) return in_lent;
 	if (!tml_lost(in_lent.code) && own) in_own = find_in(d, own, address, place);

@@ -107,6 +107,15 @@ void tmo_cache_forget(tmo_cache *c, uint64_t address) {
 	pthread_mutex_unlock(&c->lock);
 }
 
+bool tmo_cache_has(tmo_cache *c, uint64_t address) {
+	pthread_mutex_lock(&c->lock);
+	uint32_t i = 0;
+	while (i < c->count && address - c->kept[i].address >= c->kept[i].bytes) i++;
+	bool found = i < c->count;
+	pthread_mutex_unlock(&c->lock);
+	return found;
+}
+
 bool tmo_cache_keep(tmo_cache *c, uint64_t address) {
 	tmo_block block;
 	pthread_mutex_lock(&c->lock);

@@ -37,6 +37,8 @@ bool tmo_cache_take(tmo_cache *c, uint64_t bytes, uint64_t *address);
 void tmo_cache_note(tmo_cache *c, uint64_t address, uint64_t bytes);
 /* A block that was allocated is somebody else's now. */
 void tmo_cache_forget(tmo_cache *c, uint64_t address);
+/* Whether a kept block has this address. */
+bool tmo_cache_has(tmo_cache *c, uint64_t address);
 /* A block was dropped and the device is done with it. False: it is not kept, and must be freed. */
 bool tmo_cache_keep(tmo_cache *c, uint64_t address);
 /* Takes the oldest kept block out, to be freed: while the cache is over its limits or, with `all`, as long as there is one. What was taken out must be told of by

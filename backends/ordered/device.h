@@ -80,6 +80,8 @@ tmo_status tmo_close(tmo_device *d);
 tmo_result tmo_allocate(tmo_device *d, uint64_t bytes);
 /* ours: tmo_allocate made the block. stream_ordered: it came from a pool. */
 tmo_status tmo_free(tmo_device *d, uint64_t address, uint64_t bytes, bool ours, bool stream_ordered);
+/* Whether a freed block that still waits, or is kept for reuse, has this address: the library knows it as if it were allocated. */
+bool tmo_has_freed(tmo_device *d, uint64_t address);
 /* What the library says of memory that is to become ours; *told: it has the function for that. */
 tmo_status tmo_find(tmo_device *d, uint64_t address, tmo_found *found, bool *told);
 void tmo_disown(tmo_device *d, uint64_t address); /* a block of ours is somebody else's now */
@@ -134,6 +136,7 @@ tmo_status tmo_settle(tmo_device *d, uint64_t stream);
 /* ---- pending.c */
 tmo_pending *tmo_take_node(tmo_device *d);              /* with an event or without; NULL: no host memory */
 void tmo_put_node(tmo_device *d, tmo_pending *node);
+bool tmo_waits(tmo_device *d, uint64_t address);        /* whether a block on the list has this address */
 tmo_status tmo_make_event(tmo_device *d, tmo_pending *node);
 tmo_status tmo_forget_events(tmo_device *d);            /* the context that they belong to is left */
 void tmo_append(tmo_device *d, tmo_pending *node);

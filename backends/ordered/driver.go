@@ -14,10 +14,10 @@ static inline tmo_status tmo_join_streams(tmo_device *d, uint64_t from, uint64_t
 	uint64_t first = from ? from : d->stream, then = to ? to : d->stream;
 	return tmo_same_stream(first, then) ? TMO_OK : tmo_join(d, first, then);
 }
-typedef struct { tmo_status status; tmo_found found; bool told; } tmo_finding;
+typedef struct { tmo_status status; tmo_found found; bool told, freed; } tmo_finding;
 static inline tmo_finding tmo_find_at(uintptr_t d, uint64_t address) {
-	tmo_finding finding;
-	finding.status = tmo_find((tmo_device *)d, address, &finding.found, &finding.told);
+	tmo_finding finding = { .freed = tmo_has_freed((tmo_device *)d, address) };
+	if (!finding.freed) finding.status = tmo_find((tmo_device *)d, address, &finding.found, &finding.told);
 	return finding;
 }
 
@@ -124,7 +124,8 @@ func (d *Driver) tooLarge() error {
 	return &gomem.DriverError{Device: d.name, Call: call, Code: v.FullCode, Name: v.FullName, Kind: gomem.ErrTooLarge}
 }
 
-// Examine refuses what is no block of the library's, which could not be freed, and what lies on another device, whose own it may be. Where the library
+// Examine refuses what is no block of the library's, which could not be freed, what was freed already and is not back, and what lies on another device, whose own
+// it may be. Where the library
 // does not tell what lies where, the caller is believed.
 func (d *Driver) Examine(block gomem.Block) error {
 	if err := d.life.Use(); err != nil {
@@ -132,6 +133,9 @@ func (d *Driver) Examine(block gomem.Block) error {
 	}
 	defer d.life.Done()
 	finding := C.tmo_find_at(d.handle(), C.uint64_t(block.Address))
+	if bool(finding.freed) {
+		return gomem.Allocation{Freed: true}.Refuse(d.name, block)
+	}
 	if err := d.check(finding.status); err != nil || !bool(finding.told) {
 		return err
 	}

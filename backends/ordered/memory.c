@@ -132,6 +132,8 @@ static bool wants_context(tmo_device *d, tmo_status status) {
 	return true;
 }
 
+bool tmo_has_freed(tmo_device *d, uint64_t address) { return tmo_waits(d, address) || tmo_cache_has(&d->cache, address); }
+
 /* It is legal while streams are captured: it is queued nowhere, waits for nothing, and runs in relaxed mode like all the rest (device.h). Memory of a pool is
  * known from the call on that allocates it, wherever its stream has got to. */
 tmo_status tmo_find(tmo_device *d, uint64_t address, tmo_found *found, bool *told) {

@@ -68,6 +68,14 @@ void tmo_append(tmo_device *d, tmo_pending *node) {
 	pthread_mutex_unlock(&d->lock);
 }
 
+bool tmo_waits(tmo_device *d, uint64_t address) {
+	pthread_mutex_lock(&d->lock);
+	tmo_pending *node = d->first;
+	while (node && address - node->address >= node->bytes) node = node->next;
+	pthread_mutex_unlock(&d->lock);
+	return node;
+}
+
 bool tmo_mark_late(tmo_device *d) {
 	bool waits = false;
 	pthread_mutex_lock(&d->lock);

@@ -82,6 +82,7 @@ static PyObject *synchronize(PyObject *module, PyObject *const *args, Py_ssize_t
 	bool child;
 	if (device < 0 || tm_check_fork(device, &child)) return NULL;
 	if (child) Py_RETURN_NONE;
+	if (tm_await_late_launches((uint32_t)device) < 0) return NULL; /* first: what they have let go of is given back with the rest */
 	tm_call call = {.op = TM_OP_SYNCHRONIZE, .device = (uint32_t)device};
 	if (tm_perform(&call, TM_LONG)) return NULL;
 	Py_RETURN_NONE;

@@ -242,9 +242,26 @@ static PyObject *get_origin(PyObject *self, void *unused)
 
 static PyObject *get_holds(PyObject *self, void *unused) { return tm_buffer_holds((tm_buffer *)self); }
 
+/* In a forked child: the counts, which are C's there. Their reasons are Go's to know. */
+static PyObject *holds_in_child(const tm_buffer *buffer)
+{
+	PyObject *holds = PyDict_New();
+	if (!tm_devices[buffer->device].is_cpu) return holds;
+	const tm_record *record = buffer->home;
+	const struct { const char *reason; uint32_t count; } counted[] = {
+		{"launch", __atomic_load_n(&record->launches, __ATOMIC_RELAXED)}, {"hold or export", __atomic_load_n(&record->pins, __ATOMIC_RELAXED)}};
+	for (size_t i = 0; holds && i < sizeof counted / sizeof *counted; i++) {
+		PyObject *count = counted[i].count ? PyLong_FromUnsignedLong(counted[i].count) : NULL;
+		if (counted[i].count && (!count || PyDict_SetItemString(holds, counted[i].reason, count))) Py_CLEAR(holds);
+		Py_XDECREF(count);
+	}
+	return holds;
+}
+
 PyObject *tm_buffer_holds(tm_buffer *buffer)
 {
-	if (buffer->record == &tm_nowhere || tm_forked) return PyDict_New();
+	if (buffer->record == &tm_nowhere) return PyDict_New();
+	if (tm_forked) return holds_in_child(buffer);
 	tm_call call = {.op = TM_OP_HOLDS, .device = buffer->device, .index = buffer->index};
 	if (tm_perform_on(buffer, &call, TM_SHORT)) return NULL;
 	PyObject *json = PyImport_ImportModule("json");
@@ -273,11 +290,6 @@ static bool is_launched(const tm_buffer *buffer) { return __atomic_load_n(&buffe
  * for; nothing is raised then, and the caller looks again. */
 static bool raise_busy(tm_buffer *buffer)
 {
-	if (tm_forked) { /* who holds what is Go's to know */
-		PyErr_Format(PyExc_BufferError, "%U: a buffer of %llu bytes is in use and cannot be freed now", tm_devices[buffer->device].name,
-			(unsigned long long)buffer->nbytes);
-		return true;
-	}
 	PyObject *holds = tm_buffer_holds(buffer);
 	if (!holds) return true;
 	bool any = PyDict_GET_SIZE(holds) > 0;
@@ -351,7 +363,10 @@ static PyObject *buffer_free(PyObject *self, PyObject *unused)
 			if (await_other_end(buffer)) return NULL;
 			if (!buffer->home) Py_RETURN_NONE;
 		}
-		if (is_launched(buffer)) continue;
+		if (is_launched(buffer)) {
+			if (tm_await_late_launches(buffer->device) < 0) return NULL;
+			continue;
+		}
 		if (child) {
 			if (__atomic_load_n(&buffer->home->pins, __ATOMIC_RELAXED)) continue;
 			tm_child_drop(buffer);
@@ -379,7 +394,10 @@ PyObject *tm_buffer_disown(tm_buffer *buffer)
 			PyErr_SetString(PyExc_ValueError, "memory that was allocated in a forked child cannot be given away");
 			return NULL;
 		}
-		if (is_launched(buffer)) continue;
+		if (is_launched(buffer)) {
+			if (tm_await_late_launches(buffer->device) < 0) return NULL;
+			continue;
+		}
 		tm_call call = {.op = TM_OP_DISOWN};
 		if (end(buffer, &call, tm_bringing(buffer->device, buffer->nbytes))) return NULL;
 		return PyLong_FromUnsignedLongLong(call.address);

@@ -201,7 +201,8 @@
 	"Raises\n" \
 	"------\n" \
 	"ValueError, TypeError\n" \
-	"    Memory of which a part only is ours, or that of a buffer that another thread moves or frees just now: hold it. Wrong arguments.\n" \
+	"    Memory of which a part only is ours, that is ours on another device of the kind, or that of a buffer that another thread moves or frees just now: hold\n" \
+	"    it. Wrong arguments.\n" \
 	"\n" \
 	"Notes\n" \
 	"-----\n" \

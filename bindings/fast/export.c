@@ -13,6 +13,7 @@ typedef struct tm_pin {
 	uint32_t references; /* atomic */
 	uint32_t device, index;
 	uint64_t token;      /* gomem's number of the hold; 0: foreign memory, or a forked child's */
+	bool child;          /* made in a forked child: C counts it */
 	PyObject *of;        /* Buffer, BufferView, or (a copy for the host) bytearray */
 } tm_pin;
 
@@ -38,7 +39,7 @@ typedef struct tm_tensor {
 static void unpin(tm_pin *pin)
 {
 	if (__atomic_sub_fetch(&pin->references, 1, __ATOMIC_ACQ_REL)) return;
-	if (pin->token && tm_forked) { /* the parent's: the child's copy of the count is C's, where the child may use the memory at all */
+	if ((pin->token || pin->child) && tm_forked) { /* also the parent's: the child's copy of the count is C's, where the child may use the memory at all */
 		bool ok = true;
 		tm_buffer *base = tm_root(pin->of, &ok);
 		if (base && base->home && tm_devices[base->device].is_cpu) __atomic_fetch_sub(&base->home->pins, 1, __ATOMIC_SEQ_CST);
@@ -70,7 +71,9 @@ static tm_pin *pin_range(PyObject *of, const tm_range *range, uint32_t reason, u
 	pin->device = range->device;
 	*address = range->address;
 	if (range->base && child) {
-		*address = range->base->home->address + range->offset; /* never moves, and `of` keeps it */
+		*address = range->base->home->address + range->offset; /* never moves, and `of` keeps it from all but free() */
+		__atomic_fetch_add(&range->base->home->pins, 1, __ATOMIC_SEQ_CST);
+		pin->child = true;
 	} else if (range->base) {
 		tm_call call = {.op = TM_OP_HOLD, .flags = TM_EXPORT, .device = range->device, .index = range->base->index, .reason = reason};
 		if (tm_perform_on(range->base, &call, tm_word(range->base->record) == TM_RESIDENT ? TM_SHORT : tm_bringing(range->device, range->base->nbytes))) {

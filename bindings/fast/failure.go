@@ -22,6 +22,10 @@ func fail(c *C.tm_call, err error) {
 		c.code = C.TM_LATER
 		return
 	}
+	if errors.Is(err, gomem.ErrLate) {
+		c.code = C.TM_SETTLE
+		return
+	}
 	c.code = code(wire.KindOf(err))
 	if c.code == C.TM_MEMORY {
 		c.text = C.CString(wire.JSON(wire.Fields(err, device(c))))

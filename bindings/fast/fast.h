@@ -70,6 +70,7 @@ enum tm_flag {
 	TM_EXPORT = 64,
 	TM_ASK = 128,           /* TM_LATER where the call would have to wait for what is queued on the device's stream */
 	TM_PATIENT = 256,       /* wait, if need be; else TM_LATER */
+	TM_HAS_LATE = 512,      /* TM_SETTLE where the call would have to wait for launches: there are late ones (launch_end.c) that a wait may end */
 };
 
 /* How a call ended. */
@@ -85,6 +86,7 @@ enum tm_code {
 	TM_VALUE,      /* ValueError: freed, overlapping or unknown */
 	TM_FAILED,     /* RuntimeError: a call of the driver, or an error of ours */
 	TM_LATER,      /* it would have to wait for work that is queued on a stream: nothing has happened; ask again, from where Ctrl-C ends it */
+	TM_SETTLE,     /* it would have to wait for launches: find out which late ones are over, and ask again without TM_HAS_LATE */
 	TM_AGAIN,      /* the gate was closed: nothing has happened; ask again */
 };
 

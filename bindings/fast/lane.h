@@ -36,6 +36,7 @@ typedef struct tm_device {
 	uint64_t largest;           /* of all buffers that it ever had */
 	uint32_t ordinal;
 	int32_t dlpack_type;        /* kDL... of what DLPack consumers may do with its addresses */
+	uint32_t late_per_thread;   /* late launches on per-thread streams (launch_end.c) */
 	bool is_cpu;                /* goes on in a forked child */
 	bool is_host_memory;        /* its addresses are the host's, and what was written is there: no stream is to be waited for before they are read */
 	bool has_default_stream;    /* handle 0 is a stream (CUDA's and HIP's null stream), which Go knows as 1: there 0 is the device's own */
@@ -247,6 +248,10 @@ int tm_pass_leave_stream(PyObject *const *items, Py_ssize_t count, uint32_t devi
 /* Launches that were left so. To end those that are over by now: it waits for nothing, keeps an exception that is set, and may run Python code. */
 extern uint32_t tm_late_launches;
 void tm_settle_late_launches(void);
+/* The same for those on per-thread streams of this device: nobody but each stream's own thread can ask about these, and it may have ended. So this waits for
+ * the whole context, and is for calls that wait for the device anyway, or would fail. 1: they are over; 0: there are none, or the wait failed; -1 with an
+ * exception: a signal handler raised while it waited. It may run Python code. */
+int tm_await_late_launches(uint32_t device);
 
 /* ---- a host's arrays that the host reads as arrays (host_array.c), and its launches (host_launch.c) */
 

@@ -4,7 +4,10 @@
  *
  * Mostly the streams are joined, which takes no time. Where the device or a fault wants a wait instead, it is one that Ctrl-C ends: work that never ends must
  * not make a program that nobody can stop. Then, and where the driver can do neither, the launch is late: its counts stay raised and its Buffers are kept, so
- * that nothing moves or frees them (Buffer.holds and reports show a launch), and later calls look whether it is over. */
+ * that nothing moves or frees them (Buffer.holds and reports show a launch), and later calls look whether it is over.
+ *
+ * Of a per-thread stream only its own thread can ask, and that may have ended, or never call again. A wait for the whole context answers for all of them: it is
+ * made by synchronize(), before free() refuses, and before a call waits for launches or fails for want of memory (tm_await_late_launches). */
 #include "lane.h"
 #include <stdlib.h>
 #include "_cgo_export.h"
@@ -12,14 +15,19 @@
 typedef struct late {
 	struct late *next;
 	uint64_t stream;
-	tm_thread *thread; /* that it was entered on, a reference: nobody else can ask for a per-thread stream. NULL: no memory for it, so such a launch stays */
+	uint64_t number;   /* the later it was left, the higher */
+	tm_thread *thread; /* that it was entered on, a reference: nobody else can ask for a per-thread stream. NULL: there was no memory for it */
 	uint32_t device;
 	Py_ssize_t count;
 	PyObject *items[];
 } late;
 
-static late *first; /* with the GIL */
+static late *first; /* this and all below: with the GIL */
 uint32_t tm_late_launches;
+static uint64_t newest;                     /* number of the launch that became late last */
+static uint64_t waited[TM_MAX_DEVICES + 1]; /* by device: the newest launch that a wait for the whole context has come after */
+
+static bool is_per_thread(const late *launch) { return tm_per_thread_stream((int)launch->device, tm_stream_handle((int)launch->device, launch->stream)); }
 
 static void keep(late *launch)
 {
@@ -41,6 +49,8 @@ static void be_late(PyObject *const *items, Py_ssize_t count, uint32_t device, u
 		launch->thread = tm_thread_keep(thread);
 		launch->device = device;
 		launch->count = count;
+		launch->number = ++newest;
+		if (is_per_thread(launch)) tm_devices[device].late_per_thread++;
 		keep(launch);
 	}
 	char text[256];
@@ -84,16 +94,33 @@ void tm_settle_late_launches(void)
 		late *launch = todo;
 		todo = todo->next;
 		tm_call call = {.device = launch->device, .stream = tm_stream_handle((int)launch->device, launch->stream)};
-		if (!tm_forked) tm_follow(&call, launch->thread, false);
+		bool per_thread = is_per_thread(launch);
+		if (per_thread && launch->number <= waited[launch->device]) call.result = 1;
+		else if (!tm_forked) tm_follow(&call, launch->thread, false);
 		free(call.text); /* it was told when the launch became late */
 		if (!call.result) {
 			keep(launch);
 			continue;
 		}
+		if (per_thread) tm_devices[launch->device].late_per_thread--;
 		if (tm_pass_leave(launch->items, launch->count)) PyErr_WriteUnraisable(NULL);
 		for (Py_ssize_t i = 0; i < launch->count; i++) Py_DECREF(launch->items[i]);
 		tm_thread_let_go(launch->thread);
 		free(launch);
 	}
 	PyErr_Restore(type, value, traceback);
+}
+
+int tm_await_late_launches(uint32_t device)
+{
+	if (TM_LIKELY(!tm_devices[device].late_per_thread) || tm_forked) return 0;
+	uint64_t upto = newest; /* those that become late while this one waits may have queued work that it does not wait for */
+	tm_call call = {.device = device, .stream = 2};
+	bool raised = tm_follow(&call, NULL, true);
+	free(call.text); /* as above; and the launches stay late, which the caller tells of */
+	if (call.result && !tm_forked) {
+		if (waited[device] < upto) waited[device] = upto;
+		tm_settle_late_launches();
+	}
+	return raised ? -1 : call.result != 0;
 }

@@ -230,7 +230,7 @@ func performAdoption(c *C.tm_call, d *gomem.Device, cancel *gomem.Cancel) error 
 		index, offset, found := d.Find(uint64(c.address), uint64(c.nbytes))
 		c.index, c.offset, c.result = C.uint32_t(index), C.uint64_t(offset), 0
 		if !found {
-			return d.Overlapping(uint64(c.address), uint64(c.nbytes)) // a part of it would move away
+			return foreign(d, uint64(c.address), uint64(c.nbytes))
 		}
 		c.result = 1
 		return nil
@@ -241,7 +241,7 @@ func device(c *C.tm_call) *gomem.Device { return engine.At(uint32(c.device)) }
 
 // wait is how the call may wait. C can always help: it collects garbage and empties the host's caches.
 func wait(c *C.tm_call, cancel *gomem.Cancel) gomem.Wait {
-	return gomem.Wait{Cancel: cancel, Ask: c.flags&C.TM_ASK != 0, Nested: c.flags&C.TM_NESTED != 0, Help: true, Helped: c.flags&C.TM_RELIEVED != 0,
+	return gomem.Wait{Cancel: cancel, Ask: c.flags&C.TM_ASK != 0, Nested: c.flags&C.TM_NESTED != 0, Late: c.flags&C.TM_HAS_LATE != 0, Help: true, Helped: c.flags&C.TM_RELIEVED != 0,
 		Cause: gomem.Cause(c.cause)}
 }
 

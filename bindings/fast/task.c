@@ -164,6 +164,7 @@ static int perform(tm_call *call, uint64_t moves)
 {
 	if (tm_check_memory((int)call->device)) return -1;
 	if (tm_thread_is_nested()) call->flags |= TM_NESTED;
+	bool waited = false; /* for late launches */
 	for (;;) {
 		if (TM_UNLIKELY(tm_forked)) { /* asked each time: help() and tm_notify() run Python code, which may fork */
 			tm_raise_forked();
@@ -171,6 +172,7 @@ static int perform(tm_call *call, uint64_t moves)
 		}
 		if (TM_UNLIKELY(call->flags & TM_ASK) && !_PyOS_IsMainThread()) call->flags &= ~(uint32_t)TM_ASK; /* no signal is handled here: it just waits */
 		if (TM_UNLIKELY(tm_late_launches && moves)) tm_settle_late_launches();
+		if (TM_UNLIKELY(tm_devices[call->device].late_per_thread && !waited) && call->op != TM_OP_ADOPT) call->flags |= TM_HAS_LATE;
 		call->notices = 0;
 		call->gate = TM_GATE_OPEN;
 		bool raised = false;
@@ -197,6 +199,18 @@ static int perform(tm_call *call, uint64_t moves)
 			call->flags &= ~(uint32_t)TM_ASK;
 			moves = TM_LONG;
 			continue;
+		}
+		if (TM_UNLIKELY(call->flags & TM_HAS_LATE) && (call->code == TM_SETTLE || call->code == TM_MEMORY)) {
+			call->flags &= ~(uint32_t)TM_HAS_LATE;
+			waited = true;
+			int over = tm_await_late_launches(call->device);
+			if (over || call->code == TM_SETTLE) {
+				free(call->text);
+				call->text = NULL;
+				if (over < 0) return -1;
+				moves = TM_LONG;
+				continue;
+			}
 		}
 		if (call->code != TM_COLLECT && call->code != TM_RELIEVE) return tm_raise_call(call);
 		free(call->text);

@@ -170,6 +170,55 @@ def test_what_the_parent_entered_is_left_in_the_child_without_an_error(device: s
     assert done.stdout.strip() == "3 None", done.stdout + done.stderr
 
 
+def test_what_a_child_has_given_out_is_not_freed_under_it() -> None:
+    """An export of the child's own, of memory of the child's and of the parent's, as a hold: BufferError, and nothing has changed."""
+    done = run_python(
+        """
+        import os
+        import tack_memory as tm
+        inherited = tm.allocate(1 << 20, "cpu")
+        inherited.fill(5)
+        kept = inherited.export("parent")
+
+        def is_kept(buffer):
+            try:
+                buffer.free()
+            except BufferError:
+                return buffer.state == "resident" and bytes(buffer.copy_to_host(nbytes=4)) == b"\\5" * 4
+            return False
+
+        pid = os.fork()
+        if pid == 0:
+            try:
+                assert is_kept(inherited), "an export of the parent's"
+                kept.close()
+                own = tm.allocate(1 << 20, "cpu")
+                own.fill(5)
+                for buffer in (own, inherited):
+                    first, second = buffer.export("dlpack"), buffer.view(4096, 4096).export("dlpack")
+                    capsule = first.__dlpack__()
+                    assert is_kept(buffer), "three have it"
+                    with tm.launch(buffer):
+                        assert buffer.holds == {"launch": 1, "hold or export": 2}, buffer.holds
+                    first.close()
+                    assert is_kept(buffer), "a tensor and a view's export have it"
+                    del capsule
+                    assert is_kept(buffer), "a view's export has it"
+                    second.close()
+                    assert buffer.holds == {}, buffer.holds
+                    buffer.free()
+                assert tm.memory_info("cpu").in_use == 0, tm.memory_info("cpu")
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), is_kept(inherited))
+        """
+    )
+    assert done.stdout.strip() == "0 True", done.stdout + done.stderr
+
+
 def test_an_error_in_a_child_names_what_was_called_and_what_works(device: str) -> None:
     done = run_python(
         """

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 import pytest
-from support import KIB, MIB, contents, filled, how_of, pattern
+from support import KIB, MIB, REAL, contents, filled, how_of, pattern
 
 import tack_memory
 from tack_memory import DeviceMemoryError, allocate, launch, memory_info
@@ -330,6 +330,18 @@ def test_adopting_what_is_owned_or_overlaps_is_refused(device: str, how: str) ->
     assert memory_info(device).in_use == MIB and contents(buffer) == pattern(MIB)
 
 
+def test_memory_of_a_buffer_that_is_gone_is_not_adopted(device: str) -> None:
+    """A pointer that was kept too long: the memory is ours until the driver gets it back, and the driver's from then on."""
+    buffer = filled(KIB, device)
+    pointer = buffer.device_ptr
+    del buffer
+    for _ in range(3):
+        with pytest.raises(ValueError, match=device):
+            tack_memory.adopt(pointer, KIB, device, how=how_of(device))
+        tack_memory.synchronize(device)
+    assert (memory_info(device).in_use, memory_info(device).reserved) == (0, 0)
+
+
 def test_adopting_what_this_device_cannot_free_is_refused(device: str, how: str) -> None:
     pointer, _ = host_allocation(device, KIB)
     before = memory_info(device)
@@ -406,6 +418,19 @@ def test_wrapping_a_pointer_that_we_own_gives_a_view_of_that_buffer_counted_once
     assert view.base is buffer and view.offset == 100 and memory_info(device).in_use == KIB
     buffer.spill()
     assert view.is_spilled and contents(view) == pattern(KIB)[100:150]
+
+
+def test_memory_of_ours_cannot_be_wrapped_as_memory_of_another_device(device: str) -> None:
+    """It would be stale as soon as the buffer moves."""
+    kind, _, ordinal = device.partition(":")
+    other = f"{kind}:{1 - int(ordinal)}"
+    if device in REAL and other not in tack_memory.devices():
+        pytest.skip("there is one device of this kind only")
+    buffer = filled(KIB, device)
+    for pointer, nbytes in ((buffer.device_ptr, KIB), (buffer.device_ptr + 100, 50), (buffer.device_ptr - 10, 20)):
+        with pytest.raises(ValueError, match=f"lies on {device}, .*; wrap it there"):
+            tack_memory.wrap(pointer, nbytes, other, owner=None)
+    assert tack_memory.wrap(buffer.device_ptr, KIB, device, owner=None).base is buffer and buffer.holds == {}
 
 
 def test_memory_of_which_a_part_only_is_ours_cannot_be_wrapped(any_device: str) -> None:

@@ -274,6 +274,72 @@ def test_a_launch_on_a_per_thread_stream_that_another_thread_drops(device: str) 
     )
 
 
+ENDS = {
+    "synchronize": """
+    tm.synchronize(device)
+    assert buffer.holds == {} and buffer.spill() == N
+    is_right()
+    """,
+    "free": """
+    buffer.free()
+    tm.synchronize(device)
+    assert tm.memory_info(device).in_use == 0
+    """,
+    "a strict budget": """
+    tm.set_memory_budget(tm.memory_info(device).in_use, device=device, strict=True)
+    other = tm.allocate(N, device)
+    assert buffer.state == "spilled" and buffer.holds == {}
+    other.free()
+    is_right()
+    """,
+    "a strict budget, inside of another launch": """
+    tm.set_memory_budget(tm.memory_info(device).in_use + N, device=device, strict=True)
+    with tm.launch(tm.allocate(N, device)):
+        other = tm.allocate(N, device)
+    assert buffer.state == "spilled" and buffer.holds == {}
+    other.free()
+    is_right()
+    """,
+}
+
+
+@pytest.mark.parametrize("lives_on", [False, True])
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
+def test_a_launch_on_a_per_thread_stream_whose_thread_asks_no_more(device: str, ends: str, lives_on: bool) -> None:
+    """The whole context is waited for then, by calls that wait for the device anyway, or would fail."""
+    run(
+        device,
+        PER_THREAD
+        + """
+    def work():
+        if device == "sim:0":
+            context = pointer_of()
+            must("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+            must("cuCtxPushCurrent_v2", context)
+        queue(*launches[0].__enter__())
+        worked.set()
+        go_on.wait()
+
+    soft.set("delay_us", 20_000)
+    launches = [tm.launch(buffer, stream=2)]
+    thread = threading.Thread(target=work)
+    thread.start()
+    worked.wait()
+"""
+        + ("" if lives_on else "    go_on.set()\n    thread.join()\n")
+        + """
+    launches.clear()
+    assert buffer.holds == {"launch": 1}, buffer.holds
+"""
+        + ENDS[ends]
+        + """
+    go_on.set()
+    thread.join()
+    """,
+    )
+
+
 @pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
 def test_a_stream_that_is_destroyed_inside(device: str) -> None:
     run(
