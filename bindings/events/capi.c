@@ -25,7 +25,7 @@ static int remove_event_hook(uint64_t token)
 	if (!hook || hook->object) return -1; /* Python's are removed by Python */
 	tm_hook_retain(hook);
 	tm_hook_leave(hook);
-	tm_hook_quiet(hook);
+	tm_hook_quiet(hook, false); /* the caller frees its user data next: no signal may end this */
 	tm_hook_release(hook);
 	return 0;
 }

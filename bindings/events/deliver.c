@@ -261,7 +261,7 @@ static int empty_ring(int *patience)
 {
 	uint64_t goal = __atomic_load_n(&tm_ring.head, __ATOMIC_SEQ_CST);
 	int ended = 0;
-	while (!ended && tm_ring.tail < goal) {
+	while (!ended && waiting() && tm_ring.tail < goal) { /* in the child of a hook that forked the ring begins anew: it is empty, and the goal was the parent's */
 		if (draining)
 			ended = wait_for_others(patience);
 		else

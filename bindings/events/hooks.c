@@ -25,8 +25,7 @@ void tm_hook_release(tm_hook *hook)
 {
 	if (__atomic_sub_fetch(&hook->references, 1, __ATOMIC_ACQ_REL)) return;
 	PyObject *object = hook->object; /* only hooks that are in the list of those with the GIL have one */
-	if (hook->count) __atomic_fetch_add(&tm_lost, hook->count, __ATOMIC_RELAXED);
-	free(hook->queue);
+	free(hook->queue); /* of one that was never in a list, or has stopped: it is empty */
 	free(hook);
 	if (object && !tm_finalizing()) Py_DECREF(object);
 }
@@ -122,10 +121,21 @@ int tm_hook_enter(tm_hook *hook, bool first)
 	return 0;
 }
 
+void tm_hook_stop(tm_hook *hook)
+{
+	__atomic_store_n(&hook->removed, true, __ATOMIC_SEQ_CST); /* whatever list somebody walks over */
+	/* What would stay in the queue would have the main thread called again and again for what nobody takes. A thread that delivers from it has a copy of its event. */
+	__atomic_fetch_add(&tm_lost, hook->count, __ATOMIC_RELAXED);
+	hook->taken += hook->count;
+	free(hook->queue);
+	hook->queue = NULL;
+	hook->first = hook->count = hook->room = 0;
+}
+
 void tm_hook_leave(tm_hook *hook)
 {
 	tm_hooks **place = hook->without_gil ? &without_gil : &with_gil, *old = *place;
-	__atomic_store_n(&hook->removed, true, __ATOMIC_SEQ_CST); /* from here on no call begins, whatever list somebody walks over */
+	tm_hook_stop(hook);
 	uint32_t at = 0;
 	while (old && at < old->count && old->hooks[at] != hook) at++;
 	if (!old || at == old->count) return;
@@ -150,14 +160,17 @@ tm_hook *tm_hook_find(uint64_t token)
 	return NULL;
 }
 
-void tm_hook_quiet(tm_hook *hook)
+int tm_hook_quiet(tm_hook *hook, bool looks_for_signals)
 {
-	if (tm_me.frames) return; /* two hooks that remove each other would wait for ever */
+	if (hook->kind == TM_PYTHON_EVENT || hook->kind == TM_PYTHON_2012) return 0;
+	if (tm_me.frames) return 0; /* two hooks that remove each other would wait for ever */
 	while (__atomic_load_n(&hook->running, __ATOMIC_SEQ_CST)) {
 		Py_BEGIN_ALLOW_THREADS
 		usleep(50);
 		Py_END_ALLOW_THREADS
+		if (looks_for_signals && PyErr_CheckSignals()) return -1;
 	}
+	return 0;
 }
 
 /* ---- fork: of the parent's threads only the one that forked goes on in the child */

@@ -163,7 +163,7 @@ tack_event_hook tm_set_event_hook(tack_event_hook function, void *user_data, voi
 	if (!before) return NULL;
 	tack_event_hook old = before->object ? call_event_hook : before->function.of_2012;
 	void *data = before->object ? Py_NewRef(before->object) : before->user_data;
-	tm_hook_quiet(before);
+	tm_hook_quiet(before, false); /* the caller may free its user data next: no signal may end this */
 	tm_hook_release(before);
 	if (old_data)
 		*old_data = data;
@@ -237,7 +237,7 @@ static PyObject *set_event_hook(PyObject *module, PyObject *args, PyObject *keyw
 	}
 	if (before != expected) Py_SETREF(result, previous(before)); /* a hook that ended just now has set another one */
 	if (before) {
-		tm_hook_quiet(before);
+		if (tm_hook_quiet(before, true)) Py_CLEAR(result);
 		tm_hook_release(before);
 	}
 	return result;
@@ -255,17 +255,22 @@ static PyMethodDef methods[] = {
 		"user_data : object, optional\n"
 		"    The last argument.\n"
 		"sync : bool, default False\n"
-		"    Call it at once, inside the allocation and inside the free, with automatic garbage collection off. Else it is called a little later, in\n"
-		"    order, by the main thread between two lines of its program, or by `flush_events`: then it may do what it likes.\n\n"
+		"    Call it at once, inside the allocation and inside the free, with automatic garbage collection off (`event_hook` says what that means for other\n"
+		"    threads). Else it is called a little later, in order, by the main thread between two lines of its program, or by `flush_events`: then it may do\n"
+		"    what it likes.\n\n"
 		"Returns\n-------\n"
 		"EventHook or None\n"
 		"    The hook before: give it to `set_event_hook` to have it back, with its user data. There is one such hook at a time.\n\n"
 		"Raises\n------\n"
 		"TypeError, ValueError\n"
-		"    For what is no hook, a capsule of another name, and user_data or sync beside a capsule, an EventHook or None.\n\n"
+		"    For what is no hook, a capsule of another name, and user_data or sync beside a capsule, an EventHook or None.\n"
+		"KeyboardInterrupt\n"
+		"    Ctrl-C while it waited for another thread: to deliver what waits for the hook before, which stays then; or to end its call of the C function before, in whose\n"
+		"    place the new hook is already.\n\n"
 		"Notes\n-----\n"
 		"Failed allocations are not told here: `event_hook` tells them. What a hook itself allocates is never told. What it raises goes to `sys.unraisablehook`; after ten calls in a row\n"
-		"that raised it is switched off, with a RuntimeWarning. May be called from any thread, also by a hook."},
+		"that raised it is switched off, with a RuntimeWarning, and what waits for it is lost. A call of a Python hook that is under way on another thread goes on while this returns; one of a C\n"
+		"function has ended. May be called from any thread, also by a hook."},
 	{NULL},
 };
 

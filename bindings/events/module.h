@@ -81,10 +81,14 @@ void tm_hook_retain(tm_hook *hook);
 void tm_hook_release(tm_hook *hook);
 /* Puts it there, before all others or behind them: 0, or -1 with MemoryError. The list takes a reference of its own. */
 int tm_hook_enter(tm_hook *hook, bool first);
-/* Takes it away; nothing happens where it is not there any more. */
+/* From here on no call of it begins. What waits for it is lost, and counted. */
+void tm_hook_stop(tm_hook *hook);
+/* Stops it and takes it away; nothing happens where it is not there any more. */
 void tm_hook_leave(tm_hook *hook);
 tm_hook *tm_hook_find(uint64_t token); /* borrowed; NULL: it is not there */
-void tm_hook_quiet(tm_hook *hook);     /* waits until no thread runs it; gives the GIL away */
+/* Waits until no thread runs it, if it is a C function, whose user data its owner may free then; gives the GIL away. Python's are kept alive by whoever runs them, and may be waiting for this
+ * very thread. 0; -1 with an exception, only where signals are looked for: Ctrl-C has ended the waiting. */
+int tm_hook_quiet(tm_hook *hook, bool looks_for_signals);
 void tm_hooks_at_fork(int when);       /* -1: before, 0: in the parent, 1: in the child */
 
 /* ---- delivery (deliver.c) */

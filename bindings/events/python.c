@@ -19,7 +19,7 @@ static PyStructSequence_Field fields[] = {
 	{"reason", "\"adopt\", \"spill\", \"restore\" or None"},
 	{"seq", "number of the event; they rise along the events of one address"},
 	{"thread", "the system's number of the thread that did it (threading.get_native_id); None: not known"},
-	{"site", "number of the line that allocated, where lines are recorded; None: not known"},
+	{"site", "number that tells the lines of one domain apart, where lines are recorded: of the line that allocated; None: not known"},
 	{NULL},
 };
 static PyStructSequence_Desc description = {"tack_memory.Event", "One event of memory, a tuple with named fields. Sizes are bytes; `tack_memory.event_hook` explains the rest. Nothing of it changes, in no thread.", fields, 12};
@@ -55,10 +55,10 @@ static PyObject *event_new(const tack_event *event)
 
 #define MOST_FAILURES 10 /* in a row */
 
-/* A hook that fails each time would print for each array. The list keeps it, so that whoever set it finds it there; it is not called any more. */
+/* A hook that fails each time would print for each array. The list keeps it, so that whoever set it finds it there; it is not called any more, and nothing waits for it. */
 static void switch_off(tm_hook *hook)
 {
-	__atomic_store_n(&hook->removed, true, __ATOMIC_SEQ_CST);
+	tm_hook_stop(hook);
 	int failed = hook->object
 		? PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "an event hook of tack_memory is switched off, since it raised an exception %d times in a row: %R", MOST_FAILURES, hook->object)
 		: PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "an event hook of tack_memory is switched off, since it raised an exception %d times in a row: %s", MOST_FAILURES, hook->name);
@@ -138,7 +138,7 @@ static int grow(tm_hook *hook)
 
 int tm_python_queue(tm_hook *hook, const tack_event *event, uint32_t nest)
 {
-	if (hook->count == hook->room && grow(hook)) return -1;
+	if (hook->removed || (hook->count == hook->room && grow(hook))) return -1; /* it may have ended while somebody made room */
 	hook->queue[(hook->first + hook->count++) % hook->room] = (tm_waiting){*event, nest};
 	tm_call_later();
 	return 0;
@@ -193,19 +193,39 @@ static PyObject *add_hook(PyObject *module, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+/* Takes a token out of the list, if it is still there: whoever delivers meanwhile may have removed the hook by itself. */
+static int take_out(PyObject *tokens, uint64_t wanted)
+{
+	for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tokens); i++) {
+		if (PyLong_AsUnsignedLongLong(PyList_GET_ITEM(tokens, i)) == wanted) return PyList_SetSlice(tokens, i, i + 1, NULL);
+		if (PyErr_Occurred()) return -1;
+	}
+	return 0;
+}
+
 static PyObject *remove_hook(PyObject *module, PyObject *args)
 {
-	unsigned long long wanted;
+	PyObject *tokens;
 	int deliver;
-	if (!PyArg_ParseTuple(args, "Kp:remove_hook", &wanted, &deliver)) return NULL;
-	tm_hook *hook = tm_hook_find(wanted);
-	if (!hook) Py_RETURN_FALSE;
+	if (!PyArg_ParseTuple(args, "O!p:remove_hook", &PyList_Type, &tokens, &deliver)) return NULL;
+	if (!PyList_GET_SIZE(tokens)) Py_RETURN_FALSE;
+	uint64_t token = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(tokens, PyList_GET_SIZE(tokens) - 1));
+	if (token == (uint64_t)-1 && PyErr_Occurred()) return NULL;
+	tm_hook *hook = tm_hook_find(token);
+	if (!hook) return take_out(tokens, token) ? NULL : Py_NewRef(Py_False);
 	tm_hook_retain(hook);
 	int failed = deliver && tm_flush_hook(hook); /* Ctrl-C ends the waiting, but not the removing */
 	tm_hook_leave(hook);
 	tm_hook_release(hook);
-	if (failed) return NULL;
-	Py_RETURN_TRUE;
+	/* Only now, and here: a signal handler runs at the end of a call, and must find either the hook gone or the token that removes it. */
+	if (failed) {
+		PyObject *type, *value, *traceback;
+		PyErr_Fetch(&type, &value, &traceback);
+		if (take_out(tokens, token)) PyErr_Clear();
+		PyErr_Restore(type, value, traceback);
+		return NULL;
+	}
+	return take_out(tokens, token) ? NULL : Py_NewRef(Py_True);
 }
 
 static PyObject *flush_events(PyObject *module, PyObject *unused)
@@ -227,7 +247,7 @@ static PyObject *event_counts(PyObject *module, PyObject *unused)
 
 static PyMethodDef methods[] = {
 	{"add_hook", add_hook, METH_VARARGS, "add_hook(callable, domains, sync, tokens, /)\n--\n\nAdds a hook for events of these domains (bits), and to the list of tokens what removes it."},
-	{"remove_hook", remove_hook, METH_VARARGS, "remove_hook(token, deliver, /)\n--\n\nRemoves a hook, and before that delivers what waits for it; whether it was there."},
+	{"remove_hook", remove_hook, METH_VARARGS, "remove_hook(tokens, deliver, /)\n--\n\nRemoves the hook of the last token, which it takes out of the list then, and before that delivers what waits for it; whether it was there."},
 	{"flush_events", flush_events, METH_NOARGS,
 		"flush_events()\n--\n\nCall all hooks with what waits for them, and return when that is done: also for hooks that another thread is calling just now.\n\n"
 		"Raises\n------\n"

@@ -7,12 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PAGE ((size_t)4096)
 #define UNIT ((size_t)65536)            /* larger blocks begin at a unit; smaller ones are cut from runs of units, all of one class */
 #define RUN (4 * UNIT)
+#define MUCH ((size_t)1 << 20)          /* that an array becomes smaller by, in its place: it is given back at once */
 #define HUGE_PAGE ((size_t)2 << 20)
+#define LONGEST_PAUSE 63                /* see np_arena.pause */
 #define KEPT_MOST ((uint64_t)256 << 20) /* of memory in free blocks */
 
 pthread_mutex_t np_arena_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,6 +52,23 @@ static np_block *block_of(np_arena *arena, uint32_t index) { return &arena->chun
 
 static void *reserve(size_t bytes) { return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }
 
+bool np_is_file(int fd, np_file file)
+{
+	struct stat found;
+	return fd >= 0 && !fstat(fd, &found) && found.st_dev == file.device && found.st_ino == file.inode;
+}
+
+/* The descriptor, or -1: it is closed, and the number perhaps somebody else's. */
+static int file_of(np_arena *arena)
+{
+	int fd = arena->fd;
+	if (np_is_file(fd, arena->file)) return fd;
+	arena->fd = -1;
+	arena->gives = false;
+	errno = EBADF;
+	return -1;
+}
+
 /* Beginning at a huge page, as the file does, so that they can be had. */
 static char *map_file(int fd, size_t capacity)
 {
@@ -69,13 +89,16 @@ static char *map_file(int fd, size_t capacity)
 
 np_arena *np_arena_open(int fd, size_t capacity, size_t first, bool backs)
 {
+	struct stat found;
+	if (fstat(fd, &found)) return NULL;
 	find_inverses();
 	np_arena *arena = reserve(sizeof *arena);
 	if (arena == MAP_FAILED) return NULL;
+	arena->file = (np_file){found.st_dev, found.st_ino};
 	arena->capacity = capacity;
 	arena->top = round_up(first, UNIT);
 	arena->fd = fd;
-	arena->mine = arena->punches = true;
+	arena->gives = arena->mine = arena->punches = true;
 	arena->backs = backs;
 	arena->witness = -1;
 	arena->blocks = 1;
@@ -94,8 +117,8 @@ void np_arena_close(np_arena *arena)
 	munmap(arena->base, arena->capacity);
 	munmap(arena->units, arena->capacity / UNIT * sizeof *arena->units);
 	for (size_t i = 0; i < NP_ARENA_CHUNKS && arena->chunks[i]; i++) munmap(arena->chunks[i], NP_ARENA_CHUNK * sizeof(np_block));
-	if (arena->witness >= 0) close(arena->witness);
-	close(arena->fd);
+	if (np_is_file(arena->witness, arena->file)) close(arena->witness);
+	if (file_of(arena) >= 0) close(arena->fd);
 	munmap(arena, sizeof *arena);
 }
 
@@ -103,11 +126,12 @@ void np_arena_close(np_arena *arena)
 static bool back(np_arena *arena, uint64_t offset, size_t bytes)
 {
 	if (!arena->backs) return true;
-	int result;
+	int fd = file_of(arena), result;
+	if (fd < 0) return false;
 	do
-		result = fallocate(arena->fd, 0, (off_t)offset, (off_t)bytes) ? errno : 0;
+		result = fallocate(fd, 0, (off_t)offset, (off_t)bytes) ? errno : 0;
 	while (result == EINTR);
-	if (result == EOPNOTSUPP) result = posix_fallocate(arena->fd, (off_t)offset, (off_t)bytes);
+	if (result == EOPNOTSUPP) result = posix_fallocate(fd, (off_t)offset, (off_t)bytes);
 	return !result;
 }
 
@@ -206,7 +230,8 @@ static np_block *unshelve(np_arena *arena, unsigned class)
 static bool is_held(np_arena *arena, const np_block *block)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)block->offset, .l_len = 1};
-	return fcntl(arena->fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK; /* who cannot know must not use it again */
+	int fd = file_of(arena);
+	return fd < 0 || fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK; /* who cannot know must not use it again */
 }
 
 static void wait_for(np_arena *arena, np_block *block)
@@ -235,6 +260,7 @@ static void reap(np_arena *arena, uint32_t most)
 		}
 		block->exported = false;
 		shelve(arena, block);
+		arena->pause = arena->rest = 0;
 	}
 }
 
@@ -243,7 +269,11 @@ static np_block *find_room(np_arena *arena, size_t size)
 	unsigned class = class_of(size);
 	np_block *block = unshelve(arena, class);
 	if (block) return block;
-	if (arena->waiting.first) {
+	if (arena->rest && !is_large(class))
+		arena->rest--;
+	else if (arena->waiting.first) {
+		arena->pause = arena->pause < LONGEST_PAUSE ? 2 * arena->pause + 1 : arena->pause;
+		arena->rest = arena->pause;
 		reap(arena, is_large(class) ? 64 : 8);
 		if ((block = unshelve(arena, class))) return block;
 	}
@@ -255,7 +285,8 @@ static np_block *find_room(np_arena *arena, size_t size)
 	return NULL;
 }
 
-/* Gives back the memory of free blocks until at most `most` bytes are kept. The lock is not held while the kernel works. */
+/* Gives back the memory of free blocks until at most `most` bytes are kept. The lock is not held while the kernel works. By the
+ * mapping: a hole in whatever file has the descriptor's number now would be the program's data. */
 static void trim(np_arena *arena, uint64_t most)
 {
 	pthread_mutex_lock(&np_arena_lock);
@@ -272,7 +303,7 @@ static void trim(np_arena *arena, uint64_t most)
 		np_block *block = block_of(arena, taken);
 		taken = block->next;
 		size_t length = round_up(block->dirty > block->backed ? block->dirty : block->backed, PAGE);
-		bool done = !fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)block->offset, (off_t)length);
+		bool done = !madvise(arena->base + block->offset, length, MADV_REMOVE);
 		if (done) block->dirty = block->backed = 0;
 		pthread_mutex_lock(&np_arena_lock);
 		if (!done) arena->punches = false; /* this file system makes none */
@@ -302,7 +333,10 @@ static np_block *take(np_arena *arena, size_t size, unsigned class, bool cut)
 {
 	pthread_mutex_lock(&np_arena_lock);
 	np_block *block = cut ? find_room(arena, size) : unshelve(arena, class);
-	if (block) count(arena, block, 1);
+	if (block) {
+		count(arena, block, 1);
+		block->epoch = arena->forks;
+	}
 	pthread_mutex_unlock(&np_arena_lock);
 	if (!block || has_room(arena, block, size)) return block;
 	pthread_mutex_lock(&np_arena_lock);
@@ -333,14 +367,13 @@ np_block *np_arena_take(np_arena *arena, size_t size, bool zero)
 	return block;
 }
 
-void np_arena_put(np_arena *arena, np_block *block, uint64_t born)
+void np_arena_put(np_arena *arena, np_block *block)
 {
 	pthread_mutex_lock(&np_arena_lock);
 	count(arena, block, -1);
-	bool lost = born <= arena->lost_at;
-	if (lost)
+	if (block->epoch < arena->lost)
 		arena->waiting_bytes += block->room;
-	else if ((block->exported || (arena->forked && born <= arena->forked_at)) && is_held(arena, block)) {
+	else if ((block->exported || block->epoch < arena->forks) && is_held(arena, block)) {
 		reap(arena, 2); /* more than come: what nobody holds any more does not pile up */
 		wait_for(arena, block);
 	} else {
@@ -348,9 +381,10 @@ void np_arena_put(np_arena *arena, np_block *block, uint64_t born)
 		shelve(arena, block);
 	}
 	if (arena->waiting.first && is_large(block->class)) reap(arena, 2); /* memory of some size may have become free */
-	bool much = arena->kept > KEPT_MOST && arena->punches;
+	uint64_t most = arena->gives ? KEPT_MOST : 0;
+	bool much = arena->kept > most && arena->punches;
 	pthread_mutex_unlock(&np_arena_lock);
-	if (much) trim(arena, KEPT_MOST / 2);
+	if (much) trim(arena, most / 2);
 }
 
 bool np_arena_resize(np_arena *arena, np_block *block, size_t size)
@@ -358,6 +392,12 @@ bool np_arena_resize(np_arena *arena, np_block *block, size_t size)
 	size_t room = block->room;
 	if (size > room || (size < room / 4 && room > PAGE) || !has_room(arena, block, size)) return false;
 	if (block->dirty < size) block->dirty = size;
+	uint64_t end = round_up(size, PAGE);
+	bool alone = !block->exported && block->epoch == arena->forks; /* others see all that was shared, as it was */
+	if (alone && arena->punches && block->dirty > end + MUCH && !madvise(arena->base + block->offset + end, round_up(block->dirty - end, PAGE), MADV_REMOVE)) {
+		block->dirty = end;
+		if (block->backed > end) block->backed = end;
+	}
 	return true;
 }
 
@@ -376,11 +416,18 @@ np_block *np_arena_find(np_arena *arena, const void *pointer)
 }
 
 /* Another description of the same file, so that its locks are its own. */
-static int reopen(int fd, int flags)
+static int reopen(np_arena *arena, int flags)
 {
 	char path[40];
+	int fd = file_of(arena);
+	if (fd < 0) return -1;
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	return open(path, flags | O_CLOEXEC);
+	int again = open(path, flags | O_CLOEXEC);
+	if (again < 0 && errno == EACCES) arena->gives = false; /* the process is another user's since: its next arena is its own */
+	if (again < 0 || np_is_file(again, arena->file)) return again;
+	close(again); /* closed in between by another thread */
+	errno = EBADF;
+	return -1;
 }
 
 static int hold(int fd, uint64_t offset, uint64_t bytes)
@@ -391,7 +438,7 @@ static int hold(int fd, uint64_t offset, uint64_t bytes)
 
 int np_arena_export(np_arena *arena, np_block *block, bool readonly)
 {
-	int fd = reopen(arena->fd, readonly ? O_RDONLY : O_RDWR);
+	int fd = reopen(arena, readonly ? O_RDONLY : O_RDWR);
 	if (fd < 0) return -1;
 	if (hold(fd, block->offset, 1)) {
 		int why = errno;
@@ -408,23 +455,22 @@ int np_arena_export(np_arena *arena, np_block *block, bool readonly)
 void np_arena_before_fork(np_arena *arena)
 {
 	if (!arena->mine || !arena->live) return;
-	arena->witness = reopen(arena->fd, O_RDONLY);
+	arena->witness = reopen(arena, O_RDONLY);
 	if (arena->witness >= 0 && hold(arena->witness, 0, arena->top)) {
 		close(arena->witness);
 		arena->witness = -1;
 	}
 }
 
-void np_arena_after_fork(np_arena *arena, uint64_t sequence)
+void np_arena_after_fork(np_arena *arena)
 {
 	if (!arena->mine || !arena->live) return;
-	arena->forked = true;
-	arena->forked_at = sequence;
+	arena->forks++;
 	if (arena->witness < 0)
-		arena->lost_at = sequence;
+		arena->lost = arena->forks;
 	else
 		close(arena->witness);
 	arena->witness = -1;
 }
 
-void np_arena_in_child(np_arena *arena) { arena->mine = false; }
+void np_arena_in_child(np_arena *arena) { arena->gives = arena->mine = false; }

@@ -6,10 +6,15 @@
  * Freed blocks are kept, with their memory, for the next array of about the size; what is kept beyond a limit is given back by making holes in the file.
  *
  * Whoever looks at a block from another process holds a lock on its first byte (an open file description's: it goes with the last descriptor, also by kill -9). A block that is
- * freed while one is held waits until it is let go. A forked child holds such locks on all that it has inherited. Knows nothing of Python. */
+ * freed while one is held waits until it is let go. A forked child holds such locks on all that it has inherited.
+ *
+ * The mapping lives as long as the arena; the descriptor may not: a program that becomes a daemon closes all that it finds, and the number is its next file's. So the
+ * descriptor is looked at before each use. Where it is lost, nobody can be asked any more who looks at a block: those that somebody may see are never used again.
+ * Knows nothing of Python. */
 #ifndef NP_ARENA_H
 #define NP_ARENA_H
 #include <pthread.h>
+#include <sys/types.h>
 #include "header.h"
 
 #define NP_ARENA_CLASSES 156  /* sizes up to NP_MOST_BYTES */
@@ -26,9 +31,19 @@ typedef struct np_block {
 	uint32_t next;     /* in the list that it is in; 0: the last */
 	uint16_t class;
 	bool exported;     /* somebody may hold a lock */
+	uint32_t epoch;    /* forks that the arena had seen when the block was given: a resize in its place does not make it a newer one */
 } np_block;
 
 _Static_assert(sizeof(np_block) == 64, "a block's record is one cache line");
+
+/* What a file is known again by. */
+typedef struct np_file {
+	dev_t device;
+	ino_t inode;
+} np_file;
+
+/* Whether a descriptor is still one of the file. */
+bool np_is_file(int fd, np_file file);
 
 typedef struct np_list { uint32_t first, last; } np_list;
 
@@ -36,14 +51,15 @@ typedef struct np_arena {
 	struct np_arena *next;
 	char *base;
 	size_t capacity, top;     /* bytes mapped, and bytes of them that were cut into blocks */
-	int fd;
+	np_file file;
+	_Atomic int fd;           /* -1: the program has closed it */
+	_Atomic bool gives;       /* blocks for new arrays; false: not mine, or its descriptor is of no use any more */
 	bool mine;                /* false: of the process that this one was forked from; its blocks are only counted */
 	bool backs;               /* room in the file is reserved before a block is given: writing to a hole could fail, which is a signal that kills */
 	bool punches;             /* the file system makes holes */
 	bool advises;             /* asks for huge pages */
-	bool forked;              /* since the first fork blocks can be inherited: those born up to forked_at */
-	uint64_t forked_at;
-	uint64_t lost_at;         /* blocks born up to here are never used again: a fork could not be watched */
+	uint32_t forks;           /* so far; what was given before the last one is inherited by a child */
+	uint32_t lost;            /* the number of the last fork that could not be watched: what was given before is never used again */
 	int witness;              /* in a fork: holds the child's locks */
 	uint32_t *units;          /* by 64 KiB of the file: the first block there */
 	uint32_t blocks;          /* records made; 0 is none's */
@@ -52,6 +68,7 @@ typedef struct np_arena {
 		uint32_t fresh, end;  /* of small ones: records of the newest run that were never given out */
 	} classes[NP_ARENA_CLASSES];
 	np_list waiting;          /* freed, and held by another process */
+	uint32_t pause, rest;     /* small blocks that are cut between two looks at those, each of which costs system calls: more while none is let go; and how many are left */
 	uint64_t live, live_bytes, kept, waiting_bytes; /* kept: bytes of large free blocks with memory */
 	np_block *chunks[NP_ARENA_CHUNKS];
 } np_arena;
@@ -66,13 +83,14 @@ void np_arena_close(np_arena *arena);
 
 /* A block for size bytes, of which the header is the caller's to write; all of them 0 if zero is said. NULL: there is no room. */
 np_block *np_arena_take(np_arena *arena, size_t size, bool zero);
-/* The block is not in use any more; its header still says its size and sequence. born: its whole number. */
-void np_arena_put(np_arena *arena, np_block *block, uint64_t born);
+/* The block is not in use any more. */
+void np_arena_put(np_arena *arena, np_block *block);
 /* Whether a block can have this size where it is, and it has it. Its header is the caller's to write. */
 bool np_arena_resize(np_arena *arena, np_block *block, size_t size);
 /* The block at an address; NULL: none begins there. Needs no lock for a block that is in use. */
 np_block *np_arena_find(np_arena *arena, const void *pointer);
-/* A descriptor of the file that holds the block, once it is opened for reading only if that is said. -1: errno. */
+/* A descriptor of the file that holds the block, opened for reading only if that is said. -1: errno; EBADF: the
+ * program has closed the arena's. */
 int np_arena_export(np_arena *arena, np_block *block, bool readonly);
 
 /* Bytes around an array's that it alone takes. */
@@ -84,6 +102,6 @@ static inline size_t np_block_around(size_t size)
 
 /* Around a fork, with the lock. */
 void np_arena_before_fork(np_arena *arena);
-void np_arena_after_fork(np_arena *arena, uint64_t sequence);
+void np_arena_after_fork(np_arena *arena);
 void np_arena_in_child(np_arena *arena);
 #endif

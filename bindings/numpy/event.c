@@ -1,6 +1,7 @@
 /* Events of NumPy's memory. */
 #include "np.h"
 #include "event.h"
+#include "sites.h"
 
 const tm_events_api *np_events;
 
@@ -18,6 +19,6 @@ int np_event_init(void)
 __attribute__((noinline, cold)) void np_tell(enum tack_event_kind kind, void *old, void *new_, size_t old_size, size_t new_size, uint32_t site)
 {
 	tack_event event = {.size = sizeof event, .kind = (uint8_t)kind, .domain = TACK_NUMPY, .device = -1, .old = old, .new_ = new_, .old_size = old_size,
-		.new_size = kind == TACK_FAIL ? 0 : new_size, .requested = new_size, .site = site};
+		.new_size = kind == TACK_FAIL ? 0 : new_size, .requested = new_size, .site = site < NP_FIRST_SITE ? 0 : site};
 	np_events->deliver(&event, TM_GIL_UNKNOWN);
 }

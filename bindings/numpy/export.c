@@ -1,5 +1,6 @@
 /* Arrays that other processes see: a descriptor that stands for one, and an array made from such a descriptor. */
 #include "store.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@ typedef struct attachment {
 	void *base;
 	size_t length;
 	int fd; /* holds the block at its owner's, as long as it is open anywhere */
+	np_file file;
 } attachment;
 
 static uint64_t page_of(uint64_t offset) { return offset & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1); }
@@ -23,6 +25,19 @@ static PyObject *not_shared(PyObject *capsule)
 	return PyErr_Format(PyExc_ValueError,
 		"this array's memory cannot be shared: it is of %.127s; make the array, or a copy of it, inside 'with tack_memory.numpy.use(\"shared\"):'",
 		handler ? handler->name : "no handler of NumPy's (a memory map, another object's buffer)");
+}
+
+/* What errno of np_arena_export means to who wants to share. */
+static PyObject *not_opened(void)
+{
+	const char *why = errno == EBADF ? "the program has closed the descriptor of the file that this array is in (os.closerange, or what makes a daemon): share a copy of the array"
+		: errno == EACCES ? "the file that this array is in belongs to the user that this process was before: share a copy of the array" : NULL;
+	if (!why) return PyErr_SetFromErrno(PyExc_OSError);
+	PyObject *error = PyObject_CallFunction(PyExc_OSError, "is", errno, why);
+	if (!error) return NULL;
+	PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_DECREF(error);
+	return NULL;
 }
 
 static PyObject *export(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
@@ -41,7 +56,7 @@ static PyObject *export(PyObject *module, PyObject *const *args, Py_ssize_t narg
 	if (!arena->mine)
 		return PyErr_Format(PyExc_ValueError, "this array was made by the process that this one was forked from, and which alone can share it; share a copy");
 	int fd = np_arena_export(arena, block, readonly);
-	if (fd < 0) return PyErr_SetFromErrno(PyExc_OSError);
+	if (fd < 0) return not_opened();
 	PyObject *number = PyLong_FromLong(fd);
 	int failed = !number || PyObject_SetAttrString(args[2], "_fd", number); /* here, since a signal may come between any two steps of Python code */
 	Py_XDECREF(number);
@@ -57,7 +72,7 @@ static void detach(PyObject *capsule)
 {
 	attachment *attached = PyCapsule_GetPointer(capsule, ATTACHMENT);
 	munmap(attached->base, attached->length);
-	close(attached->fd);
+	if (np_is_file(attached->fd, attached->file)) close(attached->fd); /* else the program has closed it, and the number is another file's */
 	PyMem_Free(attached);
 }
 
@@ -73,6 +88,7 @@ static PyObject *map(int fd, uint64_t start, uint64_t length, bool writable)
 	uint64_t from = page_of(start);
 	attached->length = (size_t)(start + length - from);
 	attached->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	attached->file = (np_file){found.st_dev, found.st_ino};
 	attached->base = MAP_FAILED;
 	int protection = PROT_READ | (writable ? PROT_WRITE : 0);
 	if (attached->fd >= 0) attached->base = mmap(NULL, attached->length, protection, MAP_SHARED | MAP_NORESERVE, attached->fd, (off_t)from);

@@ -8,6 +8,15 @@ PyObject *np_default_capsule;
 
 static const np_kind *const kinds[] = {&np_counted, &np_aligned, &np_hugepage, &np_wrapped, &np_shared, &np_mapped};
 
+static np_handler *all; /* changed and read with the GIL */
+
+static void leave(np_handler *handler)
+{
+	np_handler **link = &all;
+	while (*link != handler) link = &(*link)->next;
+	*link = handler->next;
+}
+
 /* Runs when no array and no context has the handler any more. */
 static void destroy(PyObject *capsule)
 {
@@ -16,6 +25,7 @@ static void destroy(PyObject *capsule)
 		PyErr_WriteUnraisable(capsule); /* somebody renamed it: better its memory is lost */
 		return;
 	}
+	leave(handler);
 	Py_DECREF(handler->inner_capsule);
 	if (handler->store) np_store_leave(handler->store);
 	free(handler);
@@ -44,6 +54,8 @@ PyObject *np_handler_make(const np_kind *kind, PyObject *over, size_t prefix, si
 		return NULL;
 	}
 	handler->inner_capsule = Py_NewRef(over);
+	handler->next = all;
+	all = handler;
 	return capsule;
 }
 
@@ -51,8 +63,12 @@ np_handler *np_handler_in(PyObject *capsule)
 {
 	if (!PyCapsule_IsValid(capsule, NP_CAPSULE)) return NULL;
 	PyDataMem_Handler *found = PyCapsule_GetPointer(capsule, NP_CAPSULE);
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-		if (found->allocator.free == kinds[i]->functions.free) return (np_handler *)found;
+	size_t kind = 0;
+	while (kind < sizeof kinds / sizeof *kinds && found->allocator.free != kinds[kind]->functions.free) kind++;
+	if (kind == sizeof kinds / sizeof *kinds) return NULL;
+	if (found->allocator.ctx == (void *)found) return (np_handler *)found;
+	for (np_handler *handler = all; handler; handler = handler->next) /* a copy's context may be anything: not every function of ours looks at it */
+		if (found->allocator.ctx == (void *)handler) return handler;
 	return NULL;
 }
 

@@ -11,6 +11,7 @@ typedef struct np_handler {
 	size_t align;             /* aligned.c, hugepage.c */
 	bool advise;              /* hugepage.c: ask the kernel for huge pages */
 	struct np_store *store;   /* store.c: where blocks come from instead */
+	struct np_handler *next;  /* of all that there are */
 } np_handler;
 
 typedef struct np_kind {
@@ -25,7 +26,8 @@ extern const np_kind np_counted, np_aligned, np_hugepage, np_wrapped, np_shared,
 extern PyDataMemAllocator np_default; /* of NumPy's own handler */
 extern PyObject *np_default_capsule;
 
-/* The handler in one of our capsules; NULL, without an exception, for any other object. */
+/* The handler that counts for a capsule: the one in it, if it is ours, or, in a copy of ours with other functions (the usual way to add something to the handler that is in force),
+ * the one that its blocks go back to. NULL, without an exception, for any other object. */
 np_handler *np_handler_in(PyObject *capsule);
 
 /* A capsule of a new handler over another one's. NULL with an exception. */

@@ -14,7 +14,8 @@
 #define FIRST 4096 /* bytes that say what the file is */
 static const char mark[] = "tack_memory: NumPy arrays, as they are in memory, of the process that has this file open.\n";
 
-/* The file is ours to begin anew: it is new or empty, or was one of ours, and nobody has it open. Otherwise errno. */
+/* The file is ours to begin anew: it is new or empty, or was one of ours, and nobody has it open: whose arena it
+ * was has the whole file locked, and who looks at an array, a byte of it. Otherwise errno. */
 static bool is_free(int fd)
 {
 	struct stat found;
@@ -25,6 +26,12 @@ static bool is_free(int fd)
 		return false;
 	}
 	if (!found.st_size) return true;
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	if (fcntl(fd, F_OFD_GETLK, &lock)) return false;
+	if (lock.l_type != F_UNLCK) {
+		errno = EWOULDBLOCK;
+		return false;
+	}
 	ssize_t length = pread(fd, begin, sizeof begin, 0);
 	if (length == (ssize_t)sizeof begin && !memcmp(begin, mark, sizeof begin)) return true;
 	if (length >= 0) errno = EEXIST;
@@ -65,13 +72,14 @@ static int nameless(const char *path)
 
 static np_arena *open_file(np_store *store, bool first)
 {
+	if (!first && atomic_load(&store->arenas)->mine) { /* the program has closed its file: what would be elsewhere now is not what was asked for */
+		errno = EBADF;
+		return NULL;
+	}
 	int fd = begin(first ? open(store->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600) : nameless(store->path));
 	if (fd < 0) return NULL;
 	struct stat found;
-	if (first && !fstat(fd, &found)) {
-		store->device = found.st_dev;
-		store->inode = found.st_ino;
-	}
+	if (first && !fstat(fd, &found)) store->file = (np_file){found.st_dev, found.st_ino};
 	for (size_t capacity = store->capacity;; capacity /= 2) {
 		np_arena *arena = np_arena_open(fd, capacity, FIRST, true);
 		if (arena) return arena;
@@ -90,7 +98,7 @@ static np_store *known(const char *path)
 	if (stat(path, &found)) return NULL;
 	pthread_mutex_lock(&np_arena_lock);
 	np_store *store = np_stores;
-	while (store && !(store->path && store->device == found.st_dev && store->inode == found.st_ino)) store = store->next;
+	while (store && !(store->path && store->file.device == found.st_dev && store->file.inode == found.st_ino)) store = store->next;
 	if (store) store->references++;
 	pthread_mutex_unlock(&np_arena_lock);
 	return store;

@@ -100,14 +100,14 @@ static PyObject *leave_context(PyObject *module, PyObject *tokens)
 	Py_ssize_t count = PyList_CheckExact(tokens) ? PyList_GET_SIZE(tokens) : 0;
 	if (!count) return PyErr_Format(PyExc_TypeError, "leave_context() takes a list with a token");
 	PyObject *token = Py_NewRef(PyList_GET_ITEM(tokens, count - 1));
-	int failed = PyList_SetSlice(tokens, count - 1, count, NULL);
-	bool here = !failed && !PyContextVar_Reset(variable, token);
+	bool here = !PyContextVar_Reset(variable, token), other = !here && PyErr_ExceptionMatches(PyExc_ValueError);
 	Py_DECREF(token);
-	if (!failed && !here) {
-		if (!PyErr_ExceptionMatches(PyExc_ValueError)) return NULL;
-		PyErr_Clear(); /* of another context */
+	if (other) {
+		PyErr_Clear();
+		Py_RETURN_FALSE;
 	}
-	return failed ? NULL : PyBool_FromLong(here);
+	if (!here || PyList_SetSlice(tokens, count - 1, count, NULL)) return NULL;
+	Py_RETURN_TRUE;
 }
 
 static PyObject *current_handler(PyObject *module, PyObject *unused) { return PyDataMem_GetHandler(); }
@@ -119,7 +119,7 @@ PyMethodDef np_scope_methods[] = {
 	{"set_context_handler", set_context_handler, METH_O, "set_context_handler(capsule, /)\n--\n\nThe handler of this context; None: NumPy's own. Returns the one before."},
 	{"enter_context", NP_FASTCALL(enter_context), "enter_context(capsule, tokens, /)\n--\n\nThe handler of this context; what takes it back is appended to the list."},
 	{"leave_context", leave_context, METH_O,
-		"leave_context(tokens, /)\n--\n\nTakes back the last of the list, which it leaves. False, and nothing has changed, in another context than that it was entered in."},
+		"leave_context(tokens, /)\n--\n\nTakes back the last of the list, and takes it out. False, and nothing has changed, in another context than that it was entered in."},
 	{"current_handler", current_handler, METH_NOARGS, "current_handler()\n--\n\nThe handler of this context."},
 	{NULL},
 };

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -26,7 +27,8 @@ static int sealed_file(size_t capacity)
 {
 	int fd = memfd_create("tack_memory", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL) fd = memfd_create("tack_memory", MFD_CLOEXEC | MFD_ALLOW_SEALING); /* Linux before 6.3 */
-	if (fd < 0 || (!ftruncate(fd, (off_t)capacity) && !fcntl(fd, F_ADD_SEALS, SEALS))) return fd;
+	/* Whoever has a readonly descriptor could open it anew for writing, by /proc, as far as the mode lets him. */
+	if (fd < 0 || (!fchmod(fd, 0600) && !ftruncate(fd, (off_t)capacity) && !fcntl(fd, F_ADD_SEALS, SEALS))) return fd;
 	int why = errno;
 	close(fd);
 	errno = why;

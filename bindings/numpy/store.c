@@ -12,17 +12,18 @@ np_store *np_stores;
 static np_arena *arena_of(np_store *store)
 {
 	np_arena *arena = atomic_load_explicit(&store->arenas, memory_order_acquire);
-	if (NP_LIKELY(arena && arena->mine)) return arena;
+	if (NP_LIKELY(arena && arena->gives)) return arena;
 	pthread_mutex_lock(&np_arena_lock);
 	arena = atomic_load_explicit(&store->arenas, memory_order_acquire);
-	if (!arena || !arena->mine) {
+	if (!arena || !arena->gives) {
 		np_arena *made = store->open(store, !arena);
 		if (made) {
 			made->next = arena;
 			made->advises = store->advises;
 			atomic_store_explicit(&store->arenas, made, memory_order_release);
-		}
-		arena = made;
+			arena = made;
+		} else if (arena && !arena->mine)
+			arena = NULL; /* one of ours goes on with what is free in it */
 	}
 	pthread_mutex_unlock(&np_arena_lock);
 	return arena;
@@ -37,18 +38,10 @@ np_block *np_store_find(np_store *store, const void *pointer, np_arena **arena)
 	return NULL;
 }
 
-static uint64_t born(const np_block *block)
-{
-	tm_books_lock(&np_the_books.memory);
-	uint64_t sequence = np_sequence(&block->header);
-	tm_books_unlock(&np_the_books.memory);
-	return sequence;
-}
-
 /* The parent's are the parent's to use again. */
 static void put(np_arena *arena, np_block *block)
 {
-	if (NP_LIKELY(arena->mine)) np_arena_put(arena, block, arena->forked ? born(block) : UINT64_MAX);
+	if (NP_LIKELY(arena->mine)) np_arena_put(arena, block);
 }
 
 static void *new_block(np_store *store, size_t size, bool zero)
@@ -191,8 +184,7 @@ static void before(void)
 static void in_parent(void)
 {
 	for (np_store *store = np_stores; store; store = store->next)
-		for (np_arena *arena = atomic_load(&store->arenas); arena; arena = arena->next)
-			np_arena_after_fork(arena, __atomic_load_n(&np_the_books.memory.sequence, __ATOMIC_RELAXED));
+		for (np_arena *arena = atomic_load(&store->arenas); arena; arena = arena->next) np_arena_after_fork(arena);
 	pthread_mutex_unlock(&np_arena_lock);
 }
 

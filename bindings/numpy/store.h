@@ -1,22 +1,20 @@
 /* Stores: what the handlers "shared" and "mmap" take blocks from. A store has one arena for each process that allocates in it: a forked child begins one of its own, since its
- * parent goes on giving out blocks of the old one, and keeps the old one mapped for the arrays that it has inherited. */
+ * parent goes on giving out blocks of the old one, and keeps the old one mapped for the arrays that it has inherited. A process whose arena has lost its descriptor does the same. */
 #ifndef NP_STORE_H
 #define NP_STORE_H
 #include <stdatomic.h>
-#include <sys/types.h>
 #include "arena.h"
 #include "handler.h"
 
 typedef struct np_store {
 	struct np_store *next;
 	_Atomic(np_arena *) arenas;                     /* the newest first */
-	np_arena *(*open)(struct np_store *, bool first); /* with np_arena_lock; first: not in a forked child. NULL: errno */
+	np_arena *(*open)(struct np_store *, bool first); /* with np_arena_lock; first: the store has no arena yet. NULL: errno */
 	long references;                                /* handlers */
 	size_t capacity;
 	bool advises;                                   /* of its arenas */
 	char *path;                                     /* mmap_file.c: absolute; NULL: the file has no name */
-	dev_t device;
-	ino_t inode;
+	np_file file;                                   /* that one */
 } np_store;
 
 #define NP_STORE_GRAIN ((size_t)2 << 20) /* what arenas' lengths are multiples of: a huge page */

@@ -102,7 +102,8 @@ class event_hook:
     ----------
     hook : callable
         It is called with one `Event`, a tuple with named fields: kind ("new", "free", "renew", "fail"), domain, device, old, new (addresses, or None),
-        old_size, new_size, requested (bytes), reason ("adopt", "spill", "restore", or None), seq, thread, site.
+        old_size, new_size, requested (bytes), reason ("adopt", "spill", "restore", or None), seq, thread, site: a number that
+        tells the allocating lines of one domain apart while they are recorded (`tack_memory.numpy.track`, `set_origins`), else None.
     domains : str or iterable of str, optional
         Whose memory: "numpy" (arrays, while `tack_memory.numpy` is installed), "device", "pinned", "shared".
     sync : bool, default False
@@ -125,7 +126,10 @@ class event_hook:
 
     A hook may allocate, collect garbage, set and remove hooks. What it allocates itself is never told, from its allocation to its free. What it
     raises goes to `sys.unraisablehook`, never into the program; KeyboardInterrupt is raised again in the main thread. After ten calls in a row that
-    raised, it is switched off, with a RuntimeWarning.
+    raised, it is switched off, with a RuntimeWarning, and what waits for it is lost.
+
+    Automatic garbage collection is off for the whole process while a sync hook runs: also in other threads that run while the hook lets them
+    (`gc.isenabled()` is False there). A `gc.disable()` in that time does not outlast the hook, and a `gc.enable()` ends the protection.
 
     65,536 events can wait for a hook; where the main thread does not come to them (it waits for other threads), the thread of the next event calls the
     hook, as if it were sync. As many can wait for a thread with the GIL to tell them (spills, NumPy's parsing of text); more are lost, and counted
@@ -135,7 +139,7 @@ class event_hook:
     __slots__ = ("_domains", "_hook", "_sync", "_tokens")
 
     def __init__(self, hook: Callable[[Event], object], domains: str | Iterable[str] = ("numpy", "device"), *, sync: bool = False) -> None:
-        self._tokens: list[int] = []  # what removes it; C writes it, so that no signal comes between the adding and the writing
+        self._tokens: list[int] = []  # what removes it; C puts it there and takes it out, so that no signal comes in between
         if not callable(hook):
             raise TypeError(f"a hook must be callable, not {type(hook).__name__}")
         self._hook, self._domains, self._sync = hook, _bits(domains), bool(sync)
@@ -149,13 +153,13 @@ class event_hook:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> Literal[False]:
         if not self._tokens:
             raise RuntimeError("this event_hook was not entered, or was left already")
-        _events.remove_hook(self._tokens.pop(), True)
+        _events.remove_hook(self._tokens, True)
         return False
 
-    def __del__(self, _remove: Callable[[int, bool], bool] = _events.remove_hook) -> None:  # at the end of Python the module's own names may be gone
+    def __del__(self, _remove: Callable[[list[int], bool], bool] = _events.remove_hook) -> None:  # at the end of Python the module's own names may be gone
         tokens: list[int] = getattr(self, "_tokens", [])  # not there where __init__ was not even begun
         while tokens:
-            _remove(tokens.pop(), False)
+            _remove(tokens, False)
 
     def __repr__(self) -> str:
         return f"<event_hook {self._hook!r}{', open' if self._tokens else ''}>"

@@ -61,6 +61,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    value = globals()[name] = _late(name)  # found here the next time
+    return value
+
+
+def _late(name: str) -> object:
     if name in ("Handle", "attach", "share"):
         from . import _shared  # sockets and pickling, which few need
 

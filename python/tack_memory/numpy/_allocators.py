@@ -20,37 +20,40 @@ if TYPE_CHECKING:
 ALLOCATORS = ("default", "aligned", "hugepage", "shared", "mmap")
 ALIGNMENT = 64
 """Of "aligned" where nothing is said: a cache line, and the widest vector registers."""
+_OWN_ALIGNMENTS = {"default": 16, "hugepage": 16, "shared": 64, "mmap": 64}
+"""Of the allocators that have one of their own, which nobody can choose."""
 
 _CAPSULE = type(_numpy.books())  # types.CapsuleType is there from Python 3.13 on
 
 
-def handler_of(allocator: Allocator, align: Size | None, path: Path | None) -> Handler:
+def handler_of(allocator: Allocator, align: Size = ALIGNMENT, path: Path | None = None) -> Handler:
     """The handler that counts over this allocator.
 
     Raises
     ------
     ValueError
-        There is no such allocator; it takes no alignment, or no path, or needs one; the alignment is no power of two from 1 to 1 GiB; the capsule is no
-        handler of NumPy's, or counts already.
+        There is no such allocator; it does not keep this alignment; it takes no path, or needs one; the alignment is no power of two from 1 to 1 GiB; the
+        capsule is no handler of NumPy's, or counts already.
     TypeError
         `allocator` is neither a name nor a capsule; `align` is no size; `path` is no path.
     OSError
         There is no memory, or no descriptor, for shared arrays; the file cannot be made, or is somebody else's (FileExistsError), or is in use
         (BlockingIOError).
     """
-    alignment = None if align is None else _bytes(align)
+    alignment = parse_size(align, None, of="an alignment")
     if path is not None and allocator != "mmap":
         raise ValueError('path is for the allocator "mmap", which has its arrays in a file')
     if isinstance(allocator, _CAPSULE):
-        return _numpy.wrapped(allocator, ALIGNMENT if alignment is None else alignment)
+        return _numpy.wrapped(allocator, alignment)
     if not isinstance(allocator, str):
         raise TypeError(f"an allocator is a name or a handler's capsule, not {type(allocator).__name__}; names: {_names()}")
     if allocator not in ALLOCATORS:
         raise ValueError(f"unknown allocator {allocator!r}; there are {_names()}, and the capsule of a handler of one's own")
     if allocator == "aligned":
-        return _aligned(ALIGNMENT if alignment is None else alignment)
-    if alignment is not None:
-        raise ValueError(f'align is for the allocator "aligned" and for handlers of one\'s own; {allocator!r} aligns by itself')
+        return _aligned(alignment)
+    own = _OWN_ALIGNMENTS[allocator]
+    if alignment not in (ALIGNMENT, *(1 << bit for bit in range(own.bit_length()))):
+        raise ValueError(f'align={align!r} is for the allocator "aligned" and for handlers of one\'s own; {allocator!r} aligns by itself, to {own} bytes')
     if allocator == "mmap":
         if path is None:
             raise ValueError('the allocator "mmap" has its arrays in a file: say which, path=...')
@@ -58,10 +61,6 @@ def handler_of(allocator: Allocator, align: Size | None, path: Path | None) -> H
     if allocator == "shared":
         return _shared()
     return _counted() if allocator == "default" else _numpy.hugepage(_wants_huge_pages())
-
-
-def _bytes(align: Size) -> int:
-    return parse_size(align, None, of="an alignment")
 
 
 def _names() -> str:
@@ -89,7 +88,8 @@ def _mapped(path: str) -> Handler:
     except FileExistsError as error:
         raise FileExistsError(error.errno, "this file is none of tack_memory.numpy's, and is not empty: remove it, or give another path", path) from None
     except BlockingIOError as error:
-        raise BlockingIOError(error.errno, "another process has its arrays in this file: each process needs a file of its own", path) from None
+        why = "this file is in use: a process has its arrays there, or sees some by handles; each process needs a file of its own"
+        raise BlockingIOError(error.errno, why, path) from None
 
 
 def _wants_huge_pages() -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .. import _devices
 from .._native import _numpy
-from ._allocators import handler_of
+from ._allocators import ALIGNMENT, handler_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SCOPES = ("process", "context")
 
 
-def install(scope: Scope = "process", allocator: Allocator = "default", align: Size | None = None, path: Path | None = None) -> None:
+def install(scope: Scope = "process", allocator: Allocator = "default", align: Size = ALIGNMENT, path: Path | None = None) -> None:
     """Count the memory of NumPy's arrays from now on, and say where it comes from.
 
     Arrays that are there already are not touched, and not counted. Each array is freed by the allocator that made it, whatever is installed then.
@@ -40,23 +40,26 @@ def install(scope: Scope = "process", allocator: Allocator = "default", align: S
         variable NUMPY_MADVISE_HUGEPAGE=0 they do not ask. "shared": memory that other processes can map (`share`). "mmap": in the file `path`. A capsule:
         a handler of one's own (NEP 49), counted all the same.
     align : int or str, optional
-        A power of two, in bytes ("4 KiB", "2 MiB"), up to 1 GiB. For "aligned": of the arrays' addresses; 64 by default. For a capsule: the alignment that
-        its blocks have, which is kept; 64 by default.
+        A power of two, in bytes ("4 KiB", "2 MiB"), up to 1 GiB; 64 by default. For "aligned": of the arrays' addresses. For a capsule: the alignment that
+        its blocks have, which is kept. The other allocators have an alignment of their own, of 16 bytes ("default", "hugepage") or 64 ("shared", "mmap");
+        there the default changes nothing, also where it is said, and what they would not keep is refused.
     path : str or path, optional
-        For "mmap", and needed there: the file. It is made, or begun anew if it was such a file before and no process uses it now; one of anything else is
-        left alone. It grows as arrays need it, so that a full disk is a MemoryError of the array that has no room; and it stays when the process ends.
-        Until then other processes can read it: an array's bytes are at `share(array).offset`. They are on the disk for sure after an `os.fsync` of the
-        file. Arrays with the same path, in several blocks or threads, are in one file; several paths may be in use at once.
+        For "mmap", and needed there: the file. It is made, or begun anew if it was such a file before and no process uses it now, by arrays or by handles
+        (who has opened it by `numpy.memmap` cannot be seen); one of anything else is left alone. It grows as arrays need it, so that a full disk is a
+        MemoryError of the array that has no room; and it stays when the process ends. Until then other processes can read it: an array's bytes are at
+        `share(array).offset`. They are on the disk for sure after an `os.fsync` of the file. Arrays with the same path, in several blocks or threads, are in
+        one file; several paths may be in use at once.
+        A program that closes the descriptor of the file, with all others (`os.closerange`, or what makes a daemon), gets no new arrays there: MemoryError.
 
     Raises
     ------
     ValueError
-        There is no such scope or allocator; the alignment is none; a path is missing, or not wanted; the capsule is no handler of NumPy's, or counts
-        already. Nothing has changed.
+        There is no such scope or allocator; the alignment is none, or none that it keeps; a path is missing, or not wanted; the capsule is no handler of
+        NumPy's, or counts already. Nothing has changed.
     TypeError
         A wrong type of argument.
     OSError
-        The file cannot be made; it is somebody else's (FileExistsError); another process uses it (BlockingIOError). No memory file can be made.
+        The file cannot be made; it is somebody else's (FileExistsError); it is in use (BlockingIOError). No memory file can be made.
 
     Warns
     -----
@@ -82,7 +85,7 @@ def install(scope: Scope = "process", allocator: Allocator = "default", align: S
 def uninstall() -> None:
     """Take out what `install` installed, in this context and in the process.
 
-    Arrays that are counted stay so until they are freed.
+    Arrays that are counted stay so until they are freed. Inside a block of `use` in this context it lasts until that ends, as an `install` does there.
 
     Raises
     ------
@@ -91,14 +94,15 @@ def uninstall() -> None:
 
     Notes
     -----
-    May be called from any thread.
+    May be called from any thread. In a context that is a copy of the one in which it was installed (a task's), what is in force in the process now stays
+    in force here.
     """
     token = _here.get()
     if token is not None:
         _here.set(None)
         try:
             _numpy.context_variable().reset(token)
-        except ValueError:  # it was installed in the context that this one is a copy of: a task's parent
+        except (ValueError, RuntimeError):  # installed in the context that this one is a copy of, a task's parent; taken out inside a block that has ended
             _numpy.set_context_handler(_process.handler() if token.old_value is Token.MISSING else token.old_value)
     if not _process.uninstall() and token is None:
         raise RuntimeError("tack_memory.numpy is not installed: neither in the process nor in this context")
@@ -107,7 +111,8 @@ def uninstall() -> None:
 class use:
     """An allocator for a block of code: `with tack_memory.numpy.use("aligned", align=4096): ...`
 
-    On exit, also by an exception, the allocator from before is in force again. Blocks nest. Where the scope is "context", a block is one task's or one
+    On exit, also by an exception, the allocator from before is in force again, whatever was installed in the block's context meanwhile. Blocks nest; those
+    of one context end in the opposite order. Where the scope is "context", a block is one task's or one
     thread's, also when others run meanwhile. One object is for one block at a time.
 
     Parameters
@@ -133,12 +138,13 @@ class use:
     May be used in any thread.
     """
 
-    __slots__ = ("_handler", "_scope", "_tokens")
+    __slots__ = ("_handler", "_installed", "_scope", "_tokens")
 
-    def __init__(self, allocator: Allocator = "default", *, align: Size | None = None, path: Path | None = None, scope: Scope = "context") -> None:
+    def __init__(self, allocator: Allocator = "default", *, align: Size = ALIGNMENT, path: Path | None = None, scope: Scope = "context") -> None:
         _check_scope(scope)
         self._handler, self._scope = handler_of(allocator, align, path), scope
         self._tokens: list[object] = []  # one while it is entered in a context
+        self._installed: Token[Handler] | None = None  # what was installed there then
 
     def __enter__(self) -> None:
         if self._is_entered():
@@ -148,6 +154,7 @@ class use:
             if self._scope == "process":
                 _process.push(self)
             else:
+                self._installed = _here.get()
                 _numpy.enter_context(self._handler, self._tokens)
         except BaseException:  # Ctrl-C may come at the end of any call
             if self._is_entered():
@@ -166,7 +173,10 @@ class use:
     def _leave(self) -> bool:
         """False in another context than it was entered in."""
         if self._scope == "context":
-            return _numpy.leave_context(self._tokens)
+            left = _numpy.leave_context(self._tokens)
+            if left and _here.get() is not self._installed:
+                _here.set(self._installed)
+            return left
         try:
             _process.remove(self)
         except BaseException:  # Ctrl-C, somewhere in it
@@ -187,13 +197,13 @@ class _Process:
         self._installed: Handler | None = None
         self._blocks: list[use] = []
         self._threads: _NewThreads | None = None
-        self._tracks = 0  # open ones: they need every array counted
+        self._tracks: set[object] = set()  # open ones: they need every array counted
 
     def handler(self) -> Handler | None:
         if self._blocks:
             return self._blocks[-1]._handler
         if self._installed is None and self._tracks:
-            return handler_of("default", None, None)
+            return handler_of("default")
         return self._installed
 
     def install(self, handler: Handler) -> None:
@@ -223,10 +233,16 @@ class _Process:
             self._blocks = [one for one in self._blocks if one is not block]
             self._apply()
 
-    def count_track(self, opened: int) -> None:
-        """Another track is open (1), or one has ended (-1)."""
+    def hold_track(self, track: object) -> None:
+        """This track is open."""
         with self._lock:
-            self._tracks += opened
+            self._tracks.add(track)
+            self._apply()
+
+    def release_track(self, track: object) -> None:
+        """This track has ended. Once more is no harm."""
+        with self._lock:
+            self._tracks.discard(track)
             self._apply()
 
     def after_fork(self) -> None:

@@ -39,10 +39,15 @@ class Handle:
     A handle has one file descriptor, until `close`, or until it is collected. So has each array that was attached: it does not need the handle any more.
 
     A handle is for processes that are trusted, and from such: whoever has it can map the whole arena, all arrays of the allocator "shared" that its
-    maker has; to write there, too, unless it is readonly. Its maker's own figures are not there: nobody can damage those.
+    maker has; to write there, too, unless it is readonly. (That guards against mistakes, and against other users: a process of the same user, or of
+    root, can open the descriptor anew for writing.) Its maker's own figures are not there: nobody can damage those.
 
     In a forked child, arrays that it has inherited are the same memory as its parent's, without any handle: what one writes, the other sees. What the
     child makes is its own; and the parent does not use the memory of those arrays again while the child lives.
+
+    Descriptors are what all of this is known by. A process that closes those that it did not open (`os.closerange`, or what makes a daemon) lets go of the
+    arrays that it has attached, and of those that it inherited; they may be used again under it. In a process whose own arrays' file was closed so, those
+    stay as they are, and cannot be shared any more; new ones can.
     """
 
     __slots__ = ("__weakref__", "_block", "_fd", "dtype", "offset", "readonly", "shape", "strides")
@@ -110,12 +115,13 @@ class Handle:
         Raises
         ------
         ValueError
-            The handle is closed; it is no such socket.
+            The handle is closed; it is no such socket; the array's type has no name that another process would know it by (fields that overlap, types
+            of other packages).
         OSError
             The socket's error.
         """
         _check_socket(connection)
-        text = json.dumps(self._fields() | {"dtype": dtype_to_descr(self.dtype)}).encode()
+        text = json.dumps(self._fields() | {"dtype": _description(self.dtype)}).encode()
         message = _LENGTH.pack(len(text)) + text
         sent = socket.send_fds(connection, [message], [self.fileno()])
         connection.sendall(message[sent:])
@@ -202,18 +208,22 @@ def share(array: Array, *, readonly: bool = False) -> Handle:
     ------
     ValueError
         The array's memory came from elsewhere (a copy of it inside `with tack_memory.numpy.use("shared")` can be shared); it holds Python objects; or
-        it was made by the parent of this forked process.
+        it was made by the parent of this forked process; or it is masked: the others would see what the mask hides.
     TypeError
         `array` is no array.
     OSError
-        No file descriptor is left; or /proc, which this needs, is not mounted.
+        No file descriptor is left; /proc, which this needs, is not mounted; or the program has closed the file of its shared arrays, or has become
+        another user's since.
 
     Notes
     -----
     May be called from any thread. `array.resize` may move an array: what was shared before shows the old memory then, as it was.
+    Arrays of a subclass of numpy.ndarray are shared as plain arrays.
     """
     if isinstance(array, numpy.ndarray) and array.dtype.hasobject:
         raise ValueError(f"an array of {array.dtype} holds references to objects of this process, which mean nothing in another one")
+    if type(array) is not numpy.ndarray and isinstance(array, numpy.ma.MaskedArray):
+        raise ValueError("a masked array is two arrays, one of which says what of the other counts: share array.data and numpy.ma.getmaskarray(array)")
     readonly = readonly or (isinstance(array, numpy.ndarray) and not array.flags.writeable)
     handle = Handle.__new__(Handle)
     start, length, first = _numpy.export(array, readonly, handle)
@@ -268,6 +278,17 @@ def _exactly(connection: socket.socket, length: int, begun: bytes) -> bytes:
             raise EOFError("the other end of the socket was closed" + (" within a handle" if begun or read else ""))
         read += more
     return bytes(read)
+
+
+def _description(kind: numpy.dtype[Any]) -> Any:
+    try:
+        description = dtype_to_descr(kind)
+        told = descr_to_dtype(description) == kind
+    except ValueError:  # NumPy has none for fields that overlap
+        told = False
+    if not told:
+        raise ValueError(f"the type {kind} cannot be told to a process that is not related; share a view with a type of NumPy's own, and view it there")
+    return description
 
 
 def _tuples(descr: Any) -> Any:

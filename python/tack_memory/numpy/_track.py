@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import _devices
@@ -15,6 +17,7 @@ from ._track_coverage import Coverage, look_for_arrays
 from ._track_devices import DeviceWatch, Watched
 from ._track_report import Freed, Report, Row
 from ._track_skip import beginnings_of, skips
+from ._track_undo import Undo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,10 +68,11 @@ class track:
     keeps no array alive. In a forked child an open track goes on, with what its parent had counted; device memory is missing there.
 
     A resized array stays with the line that made it; to a track that was opened in between it is a new one. Lives and freeing lines are looked at for the first
-    64 arrays of a line, and then for one in 16. There are at most 32,764 lines in a process; what later ones allocate is in one row, "(other lines)".
+    64 arrays of a line, and then for one in 16. There are at most 32,764 lines in a process, until it ends: what later ones allocate (code that is made
+    again and again, each time with another file name, has many) is in one row, "(other lines)", in later tracks, too, and the report says so.
     """
 
-    __slots__ = ("_began", "_devices", "_domains", "_ended", "_held", "_skip", "_threshold", "_track")
+    __slots__ = ("_began", "_devices", "_domains", "_ended", "_skip", "_threshold", "_track", "_undo")
 
     def __init__(
         self, by: Literal["line"] = "line", threshold: int | str = 0, domains: str | Iterable[str] = DOMAINS, skip: Skip | Iterable[Skip] = ()
@@ -80,7 +84,8 @@ class track:
         self._skip = beginnings_of(skip)
         self._track: object | None = None
         self._devices: DeviceWatch | None = None
-        self._began = self._ended = self._held = False
+        self._began = self._ended = False
+        self._undo = Undo()
 
     def __enter__(self) -> Self:
         if self._began:
@@ -88,34 +93,50 @@ class track:
         _end_dropped()
         self._began = True
         try:
-            if "device" in self._domains:
-                self._devices = DeviceWatch()
-            if "numpy" in self._domains:
-                _devices.count_numpy(_numpy.books())
-                _hold(self._skip)
-                self._held = True
-                self._track = _numpy.track(self._threshold)
-        except BaseException:
+            self._begin()
+        except BaseException:  # Ctrl-C may come at the end of any call
             self._ended = True
-            _undo(self._held, self._skip, self._devices)
+            self._end()
             raise
         return self
+
+    def _begin(self) -> None:
+        if "device" in self._domains:
+            self._devices = DeviceWatch()
+            self._undo.add(self._devices.end)
+            self._devices.begin()
+        if "numpy" in self._domains:
+            _devices.count_numpy(_numpy.books())
+            me = object()  # not the track itself: one that is dropped while it is open is to end
+            self._undo.add(partial(skips.remove, me))
+            skips.add(me, self._skip)
+            self._undo.add(partial(_process.release_track, me))
+            _process.hold_track(me)
+            self._track = _numpy.track(self._threshold)
 
     def __exit__(self, *unused: object) -> None:
         if not self._began or self._ended:
             raise RuntimeError("this track was not entered, or has ended already")
-        self._ended = True
+        try:
+            self._ended = True
+            self._end()
+            _end_dropped()
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        """Once more is no harm."""
         if self._track is not None:
             _numpy.end_track(self._track)
-        _undo(self._held, self._skip, self._devices)
-        _end_dropped()
+        self._undo.run()
 
     def __del__(self) -> None:
-        if not getattr(self, "_began", False) or self._ended:
+        if not getattr(self, "_undo", None):
             return
         if self._track is not None:
             _numpy.end_track(self._track)
-        _dropped.append((self._held, self._skip, self._devices))  # what takes locks cannot be done here
+        _dropped.append(self._undo)  # what takes locks cannot be done here
 
     def report(self, coverage: bool = True) -> Report:
         """Return what each line has allocated so far, or had at the end of the block.
@@ -153,34 +174,15 @@ class track:
         return f"<track of {' and '.join(self._domains)}: {'ended' if self._ended else 'open' if self._began else 'not entered yet'}>"
 
 
-_dropped: collections.deque[tuple[bool, tuple[str, ...], DeviceWatch | None]] = collections.deque()
-"""Of tracks that were dropped while open: what is left to undo, by the next one that is entered or left."""
-
-
-def _undo(counts_numpy: bool, skip: tuple[str, ...], devices: DeviceWatch | None) -> None:
-    if counts_numpy:
-        _process.count_track(-1)
-        skips.remove(skip)
-    if devices is not None:
-        devices.end()
-
-
-def _hold(skip: tuple[str, ...]) -> None:
-    skips.add(skip)
-    try:
-        _process.count_track(1)
-    except BaseException:
-        skips.remove(skip)
-        raise
+_dropped: collections.deque[Undo] = collections.deque()
+"""Of tracks that were dropped while open, or whose end Ctrl-C has stopped: what is left to undo, by the next one that is entered or left."""
 
 
 def _end_dropped() -> None:
-    while _dropped:
-        try:
-            left = _dropped.popleft()
-        except IndexError:  # another thread has it
-            return
-        _undo(*left)
+    for left in list(_dropped):
+        left.run()
+        with contextlib.suppress(ValueError):  # another thread has taken it out
+            _dropped.remove(left)
 
 
 def _checked(domains: str | Iterable[str]) -> tuple[str, ...]:

@@ -96,7 +96,9 @@ class Churn:
         self._hook.__enter__()
 
     def end(self) -> None:
-        self._hook.__exit__(None, None, None)
+        """Once more is no harm."""
+        if self._hook._tokens:
+            self._hook.__exit__(None, None, None)
 
     def heard(self) -> int:
         """How many events were told so far. What waited to be told was told before."""

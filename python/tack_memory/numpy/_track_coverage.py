@@ -48,13 +48,13 @@ def look_for_arrays(counts_numpy: bool) -> tuple[Uncovered, ...]:
         if _get("dtype", array).hasobject and _get("flags", array).owndata:
             objects += 1
             elements += _get("size", array)
-        owner, kind = _owner(array)
+        owner, nearest, kind = _owner(array)
         if kind is None and counts_numpy:
             continue
         if _is_array(owner):
             nbytes = _get("nbytes", owner)
         else:  # a buffer: what arrays see of it
-            nbytes = max(_get("nbytes", array), owners.get(id(owner), ("", 0))[1])
+            nbytes = max(_extent(nearest), owners.get(id(owner), ("", 0))[1])
         owners[id(owner)] = (kind or "NumPy's arrays (their domain is not tracked)", nbytes)
     sums: dict[str, list[int]] = {}
     for kind, nbytes in owners.values():
@@ -77,26 +77,42 @@ def _get(name: str, array: Any) -> Any:
     return vars(numpy.ndarray)[name].__get__(array)
 
 
-def _owner(array: Any) -> tuple[Any, str | None]:
-    """What owns an array's memory, and what it is called where that is not counted."""
+_STRIDED: Any = type(numpy.lib.stride_tricks.as_strided(numpy.empty(1)).base)
+"""What NumPy puts between an array and a view of it with other strides (as_strided, sliding_window_view); the array is its `base`."""
+
+
+def _extent(array: Any) -> int:
+    """Bytes of the memory that an array sees, at most: elements may lie over each other, or have gaps between them."""
+    shape = _get("shape", array)
+    if 0 in shape:
+        return 0
+    spread: int = _get("itemsize", array) + sum((length - 1) * abs(stride) for length, stride in zip(shape, _get("strides", array), strict=True))
+    nbytes: int = _get("nbytes", array)
+    return min(spread, nbytes)
+
+
+def _owner(array: Any) -> tuple[Any, Any, str | None]:
+    """What owns an array's memory, the array next to that, and what it is called where that is not counted."""
     while True:
         if _get("flags", array).owndata:
             told = _numpy.owner(array)
             if told is None:
-                return array, "arrays with memory of other code"
-            return array, None if told[1] is not None else f"arrays of the handler {told[0]}"
+                return array, array, "arrays with memory of other code"
+            return array, array, None if told[1] is not None else f"arrays of the handler {told[0]}"
         base = _get("base", array)
+        if type(base) is _STRIDED:
+            base = base.base
         if _is_array(base):
             array = base
             continue
         if base is None:
-            return array, "arrays with memory of other code"
+            return array, array, "arrays with memory of other code"
         while type(base) is memoryview:
             try:
                 base = base.obj
             except ValueError:  # it was released
                 break
-        return base, "memory maps" if issubclass(type(array), numpy.memmap) or type(base).__name__ == "mmap" else "buffers of other objects"
+        return base, array, "memory maps" if issubclass(type(array), numpy.memmap) or type(base).__name__ == "mmap" else "buffers of other objects"
 
 
 def _arrays() -> Iterator[Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import memory_peak, memory_report, set_origins
 from .._errors import Holder
 from .._native import _fast
 from ._track_churn import Churn, Tally
+from ._track_undo import Undo
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -47,43 +49,51 @@ TRIES = 10
 
 
 class DeviceWatch:
-    """From the moment it is made: every open device in a peak scope of its own, with origins on, and what becomes of each buffer."""
+    """From `begin` to `end`: every open device in a peak scope of its own, with origins on, and what becomes of each buffer."""
 
     def __init__(self) -> None:
         self._ended: list[Watched] | None = None
         self._scopes: dict[str, MemoryPeak] = {}
         self._churn = Churn(self._watch)
+        self._undo = Undo()
+
+    def begin(self) -> None:
+        """Whatever this raises, `end` undoes what was done."""
         if _fast.forked():  # the core does not work there
             self._ended = []
             return
-        _origins.hold()
-        try:
-            self._churn.begin()
-            for name in filter(None, _fast.device_names()):
-                self._watch(name)
-        except BaseException:
-            _origins.release()  # scopes and hooks that are dropped close by themselves
-            raise
+        me = object()
+        self._undo.add(partial(_origins.release, me))
+        _origins.hold(me)
+        self._undo.add(self._end_scopes)
+        self._undo.add(self._churn.end)
+        self._churn.begin()
+        for name in filter(None, _fast.device_names()):
+            self._watch(name)
 
     def _watch(self, name: str) -> None:
         """Of a device that is opened later, from its first buffer on."""
         if name not in self._scopes:
             scope = memory_peak(name)
             scope.__enter__()
-            self._scopes[name] = scope
+            self._scopes[name] = scope  # one that is dropped before that closes by itself
+
+    def _end_scopes(self) -> None:
+        while self._scopes:
+            self._scopes.popitem()[1].__exit__(None, None, None)
 
     def end(self) -> None:
-        if self._ended is not None:
-            return
+        """Once more is no harm: it goes on where Ctrl-C has stopped it."""
         if _fast.forked():  # it was opened in the parent
-            self._ended = []
+            self._ended = self._ended or []
             return
-        self._ended = self.read()
-        self._churn.end()
-        for scope in self._scopes.values():
-            scope.__exit__(None, None, None)
-        self._scopes.clear()
-        _origins.release()
+        if self._ended is None:
+            try:
+                self._ended = self.read()
+            except Exception:
+                self._undo.run()
+                raise
+        self._undo.run()
 
     def read(self) -> list[Watched]:
         if self._ended is not None:
@@ -108,28 +118,37 @@ class DeviceWatch:
         return Watched(DeviceSummary(name, info.in_use, info.spilled, None if scope is None else scope.bytes), holders, at_peak, churn)
 
 
+_LINE: tuple[Literal["line"]] = ("line",)
+
+
 class _Origins:
     """Origins are on while somebody tracks."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-        self._before: Literal["off", "line"] = "off"
+        self._lock = threading.RLock()  # a signal handler or a finalizer may come in between, and track by itself
+        self._open: set[object] = set()
+        self._before: list[Any] = []  # one, while they are ours: what set_origins returned
 
-    def hold(self) -> None:
+    def hold(self, track: object) -> None:
         with self._lock:
-            self._count += 1
-            if self._count == 1:
-                self._before = "line" if set_origins("line") == "line" else "off"
+            self._open.add(track)
+            if self._before:
+                set_origins("line")  # it may be just at being set back
+            else:
+                self._before.extend(map(set_origins, _LINE))  # all in C: Ctrl-C comes before it or after it
 
-    def release(self) -> None:
+    def release(self, track: object) -> None:
+        """Once more is no harm."""
         with self._lock:
-            self._count -= 1
-            if self._count == 0:
-                set_origins(self._before)
+            self._open.discard(track)
+            if self._open or not self._before:
+                return
+            set_origins(self._before[0])
+            if not self._open:  # nobody came in between
+                self._before.clear()
 
     def after_fork(self) -> None:
-        self._lock = threading.Lock()  # the thread that had it does not exist in the child
+        self._lock = threading.RLock()  # the thread that had it does not exist in the child
 
 
 _origins = _Origins()

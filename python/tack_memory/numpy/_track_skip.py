@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import types
@@ -60,23 +61,27 @@ class _Skips:
     ALWAYS = (
         *(os.path.join(folder, "") for folder in numpy.__path__),
         "<__array_function__ internals>",
+        "<frozen importlib.",  # a part of NumPy that is imported when it is first used: the line that uses it allocates
+        os.path.join(os.path.dirname(importlib.__file__), ""),
         os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
     )
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: list[tuple[str, ...]] = []
+        self._lock = threading.RLock()  # a signal handler or a finalizer may come in between, and track by itself
+        self._open: dict[object, tuple[str, ...]] = {}  # by track
         self._told: tuple[str, ...] = ()
+        self._is_told = False  # C has what `_told` says
         self._tell()
 
-    def add(self, skip: tuple[str, ...]) -> None:
+    def add(self, track: object, skip: tuple[str, ...]) -> None:
         with self._lock:
-            self._open.append(skip)
+            self._open[track] = skip
             self._tell()
 
-    def remove(self, skip: tuple[str, ...]) -> None:
+    def remove(self, track: object) -> None:
+        """Once more is no harm."""
         with self._lock:
-            self._open.remove(skip)
+            self._open.pop(track, None)
             self._tell()
 
     def cover(self, file: str) -> bool:
@@ -84,13 +89,18 @@ class _Skips:
         return file.startswith(self._told)
 
     def after_fork(self) -> None:
-        self._lock = threading.Lock()  # the thread that had it does not exist in the child
+        self._lock = threading.RLock()  # the thread that had it does not exist in the child
 
     def _tell(self) -> None:
-        beginnings = tuple(dict.fromkeys([*self.ALWAYS, *(one for skip in self._open for one in skip)]))
-        if beginnings != self._told:
+        """Until what is told is what is wanted: whoever comes in between, on this thread, has changed that, or has raised."""
+        while (beginnings := self._wanted()) != self._told or not self._is_told:
+            self._is_told = False
             _numpy.set_site_skip(beginnings)
             self._told = beginnings
+            self._is_told = True
+
+    def _wanted(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*self.ALWAYS, *(one for skip in list(self._open.values()) for one in skip)]))
 
 
 skips = _Skips()

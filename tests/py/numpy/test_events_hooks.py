@@ -186,6 +186,38 @@ def test_a_hook_that_always_raises_is_switched_off_after_ten_calls(sync: bool, l
     assert len(warned) == 1 and warned[0].category is RuntimeWarning and "10 times in a row" in str(warned[0].message)
 
 
+@pytest.mark.parametrize("legacy", [True, False])
+def test_nothing_waits_for_a_hook_that_is_switched_off(legacy: bool) -> None:
+    """Else the main thread would be asked again at each of its lines to deliver what nobody takes."""
+    calls = 0
+
+    def fail(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        raise ValueError
+
+    before = tack_memory.event_counts()
+    with unraisable(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hook = tack_memory.event_hook(fail)
+        if legacy:
+            tack_memory.set_event_hook(fail)
+        else:
+            hook.__enter__()
+        kept = list(map(tack_memory.allocate, [10] * 200, ["cpu"] * 200))  # in C: nothing is delivered before the last one
+        tack_memory.flush_events()
+        after = tack_memory.event_counts()
+        kept.clear()
+        ended = tack_memory.event_counts()
+        if legacy:
+            tack_memory.set_event_hook(None)
+        else:
+            hook.__exit__(None, None, None)
+    assert calls == 10
+    assert after.waiting == ended.waiting == before.waiting
+    assert after.dropped == ended.dropped == before.dropped + 190, "they are lost, and counted; what comes later is for nobody"
+
+
 def test_nine_failures_and_a_success_count_as_none() -> None:
     calls = 0
 
@@ -358,6 +390,36 @@ def test_ctrl_c_while_a_hook_is_added_leaves_none_behind() -> None:
         finally:
             sys.settrace(None)
         gc.collect()
+        work()
+    assert interrupted > 5 and events == []
+
+
+def test_ctrl_c_while_a_hook_is_removed_leaves_none_behind() -> None:
+    """At any instruction of the end of the block: the hook is gone then, or can be removed still."""
+    events: list[Event] = []
+    interrupted = 0
+    for nth in range(1, 25):
+        at = 0
+
+        def trace(frame: Any, kind: str, arg: Any, nth: int = nth) -> Any:
+            nonlocal at
+            frame.f_trace_opcodes = True
+            if kind == "opcode" and frame.f_code.co_name == "__exit__":
+                at += 1
+                if at == nth:
+                    raise KeyboardInterrupt
+            return trace
+
+        hook = tack_memory.event_hook(events.append, sync=True).__enter__()
+        sys.settrace(trace)
+        try:
+            hook.__exit__(None, None, None)
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            sys.settrace(None)
+        if "open" in repr(hook):
+            hook.__exit__(None, None, None)
         work()
     assert interrupted > 5 and events == []
 

@@ -53,6 +53,27 @@ def test_life_of_an_array(installed: str) -> None:
     assert [(e.kind, e.old, e.old_size) for e in events[2:]] == [("free", new, 10**6)]
 
 
+def test_the_site_of_an_event_tells_lines_apart() -> None:
+    """While somebody tracks lines; None where there is none, or nobody wanted to know it."""
+    events: list[Event] = []
+
+    def make(size: int) -> np.ndarray[Any, Any]:
+        return np.empty(size, np.uint8)
+
+    with tack_memory.event_hook(events.append, sync=True):
+        with tn.use():
+            make(5000)
+        with tn.track(threshold=1000, domains="numpy"):
+            make(10)
+            make(5000), make(6000)
+            np.empty(7000, np.uint8)
+    sites = [e.site for e in events if e.kind == "new"]
+    assert [e.site for e in events if e.kind == "free"] == sites
+    untracked, small, first, second, other = sites
+    assert untracked is None and small is None
+    assert first is not None and first == second and other is not None and other != first
+
+
 def test_failures(installed: str) -> None:
     events: list[Event] = []
     legacy: list[tuple[int, int, int]] = []

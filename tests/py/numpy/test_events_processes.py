@@ -151,6 +151,32 @@ def test_fork_in_a_hook_and_while_other_threads_are_in_hooks() -> None:
     """) == ["['free', 'free', 'new', 'new']", "['free'] True [] ['new']", "['new', 'free'] ['new', 'free']", "0"]  # fmt: skip
 
 
+def test_a_hook_that_forks_while_what_waits_is_delivered(c_hooks: str) -> None:
+    """The child has none of it, and goes on behind the flush."""
+    assert lines("""
+        import functools, operator, os, signal, sys
+        sys.path.insert(0, sys.argv[1])
+        import c_hooks
+        import tack_memory as tm
+        children, events = [], []
+        def forking(event):
+            events.append(event)
+            if len(events) == 2:
+                children.append(os.fork())
+                if not children[0]:
+                    signal.alarm(60)   # what fails here would go on for ever
+        with tm.event_hook(forking, "pinned", sync=True):
+            tell = functools.partial(c_hooks.tell_from_threads, 2, 50, 2)
+            list(map(operator.call, [tell, tm.flush_events]))   # in C: the main thread delivers nothing in between
+            count = len(events)
+        if not children[0]:
+            print(count, tm.event_counts().waiting, flush=True)
+            os._exit(0)
+        assert os.waitpid(children[0], 0)[1] == 0
+        print(count > 2, tm.event_counts().waiting)
+    """, c_hooks) == ["2 0", "True 0"]  # fmt: skip
+
+
 def test_a_c_hook_goes_on_in_a_forked_child(c_hooks: str) -> None:
     assert lines(
         """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from events_support import DEVICE, PINNED, WITHOUT_GIL, Table, compile_module, load
-from support import MIB, wait_until
+from support import MIB, run_python, wait_until
 
 import tack_memory
 from tack_memory import Event
@@ -182,6 +182,81 @@ def test_a_removed_c_hook_never_runs_again(c: Any) -> None:
 
     together(tell, remove)
     assert called
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_hook_is_replaced_while_another_thread_is_in_it_and_waits_for_who_replaces_it(sync: bool) -> None:
+    """In a process of its own: what fails here would wait for ever."""
+    done = run_python(
+        """
+        import sys, threading
+        import tack_memory
+        from support import wait_until
+
+        lock, inside, calls = threading.Lock(), threading.Event(), []
+        def hook(old, new, size, data):
+            inside.set()
+            with lock:
+                calls.append(new)
+        def other():
+            buffer = tack_memory.allocate(10, "cpu")
+            tack_memory.flush_events()
+        tack_memory.set_event_hook(hook, sync=sys.argv[1] == "True")
+        with lock:
+            thread = threading.Thread(target=other)
+            thread.start()
+            inside.wait()
+            assert tack_memory.set_event_hook(None).hook is hook
+            assert calls == []
+        thread.join()
+        assert len(calls) == 1, calls
+        """,
+        str(sync),
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_ends_the_waiting_for_a_c_hook_that_is_replaced() -> None:
+    """Its owner may free its user data once it is replaced, so the call that is under way is waited for."""
+    done = run_python(
+        """
+        import ctypes, os, signal, threading
+        import tack_memory
+
+        inside, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+        @ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+        def hook(old, new, size, data):
+            inside.set()
+            go_on.wait()
+            ended.set()
+        make = ctypes.pythonapi.PyCapsule_New
+        make.argtypes, make.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
+        capsule = make(ctypes.cast(hook, ctypes.c_void_p), b"tack_memory.event_hook", None)
+
+        def replaced(meanwhile):
+            tack_memory.set_event_hook(capsule)
+            inside.clear(), go_on.clear(), ended.clear()
+            thread = threading.Thread(target=tack_memory.allocate, args=(10, "cpu"))
+            thread.start()
+            inside.wait()
+            threading.Timer(0.2, meanwhile).start()
+            try:
+                tack_memory.set_event_hook(None)
+                return ended.is_set()
+            except KeyboardInterrupt:
+                return "interrupted"
+            finally:
+                go_on.set()
+                thread.join()
+
+        assert replaced(go_on.set) is True
+        assert replaced(lambda: os.kill(os.getpid(), signal.SIGINT)) == "interrupted"
+        assert tack_memory.set_event_hook(None) is None, "it was replaced all the same"
+        """,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_flush_waits_for_a_hook_that_another_thread_is_calling() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -131,6 +132,60 @@ def test_two_processes_do_not_have_one_file(path: Path) -> None:
     assert array.sum() == 499_500
 
 
+def test_a_file_whose_arrays_are_still_seen_is_in_use(path: Path) -> None:
+    """Its maker is gone; to begin it anew would kill whoever reads an array that he attached."""
+    script = """
+        import os, socket, sys
+        import numpy
+        import tack_memory.numpy as tn
+        with tn.use("mmap", path=sys.argv[1]):
+            array = numpy.full(100_000, 7)
+        with socket.socket(fileno=int(sys.argv[2])) as connection:
+            tn.share(array).send(connection)
+    """
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        arguments = [sys.executable, "-c", textwrap.dedent(script), str(path), str(theirs.fileno())]
+        maker = subprocess.run(arguments, pass_fds=[theirs.fileno()], timeout=60, check=False)
+        assert maker.returncode == 0
+        with tn.Handle.receive(ours) as handle:
+            with pytest.raises(BlockingIOError, match="in use"):
+                tn.use("mmap", path=path)
+            array = handle.attach()
+    with pytest.raises(BlockingIOError, match="sees some by handles"):
+        tn.use("mmap", path=path)
+    assert (array == 7).all()
+    del array
+    with tn.use("mmap", path=path):
+        assert not numpy.zeros(100_000).any()
+
+
+def test_a_program_that_closes_all_descriptors(path: Path) -> None:
+    """Then the file cannot grow: MemoryError, and the file that has its number now is left alone."""
+    script = """
+        import os, sys
+        import numpy
+        import tack_memory.numpy as tn
+        tn.install(allocator="mmap", path=sys.argv[1])
+        array = numpy.full(100_000, 1)
+        os.closerange(3, 1000)
+        files = [open(f"{sys.argv[1]}-{number}", "wb+") for number in range(10)]
+        for size in (10_000_000, 200_000, 3000):
+            try:
+                numpy.ones(size)
+            except MemoryError:
+                continue
+            raise AssertionError(size)
+        assert array.tobytes() == bytes([1, 0, 0, 0, 0, 0, 0, 0]) * 100_000
+        array.resize(10, refcheck=False)
+        del array
+        tn.uninstall()
+        assert [os.fstat(file.fileno()).st_size for file in files] == [0] * 10
+        print("right")
+    """
+    assert ended_well(script, str(path)).strip() == "right"
+
+
 def test_a_path_is_for_mmap_only(path: Path) -> None:
     with pytest.raises(ValueError, match="say which, path="):
         tn.use("mmap")
@@ -139,7 +194,7 @@ def test_a_path_is_for_mmap_only(path: Path) -> None:
     with pytest.raises(TypeError):
         tn.use("mmap", path=5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="aligns by itself"):
-        tn.use("mmap", path=path, align=64)
+        tn.use("mmap", path=path, align=128)
     assert not path.exists()
 
 

@@ -107,10 +107,24 @@ def test_what_is_no_alignment_is_refused(align: Any) -> None:
         tn.use("aligned", align=align)
 
 
-@pytest.mark.parametrize("name", ["default", "hugepage"])
-def test_an_alignment_is_for_those_who_align(name: str) -> None:
-    with pytest.raises(ValueError, match="aligned"):
-        tn.use(name, align=64)
+@pytest.mark.parametrize(("name", "own"), [("default", 16), ("hugepage", 16), ("shared", 64)])
+def test_an_alignment_is_for_those_who_align(name: str, own: int) -> None:
+    """The others take the parameter's default, and what they keep by themselves."""
+    for align in {1, 8, "16 B", own, 64}:
+        with tn.use(name, align=align):
+            assert all(numpy.empty(n, "u1").ctypes.data % own == 0 for n in SIZES)
+    for wrong in (32 if own == 16 else 256, 128, "4 KiB", 3, 0):
+        with pytest.raises(ValueError, match=f"'{name}' aligns by itself, to {own} bytes"):
+            tn.use(name, align=wrong)
+
+
+def test_install_takes_its_default_by_name_and_place() -> None:
+    for allocator in ("default", "aligned", "hugepage", "shared"):
+        tn.install("process", allocator, 64)
+        assert numpy.zeros(1000).ctypes.data % (16 if allocator in ("default", "hugepage") else 64) == 0
+    tn.install(align=64)
+    assert tn.owner(numpy.zeros(10)).handler == "tack_memory"  # type: ignore[union-attr]
+    tn.uninstall()
 
 
 def test_larger_alignment_of_another_handler_is_kept(other: Any) -> None:

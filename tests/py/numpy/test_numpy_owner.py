@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy
 import pytest
+from numpy_support import ALLOCATORS
 
 import tack_memory.numpy as tn
+from tack_memory._native import _numpy
 
 
 def test_arrays_and_their_views_have_one_owner() -> None:
@@ -52,6 +54,62 @@ def test_a_resized_array_is_a_newer_one() -> None:
     after = tn.owner(array)
     assert before is not None and after is not None
     assert (before.bytes, after.bytes, after.seq) == (80, 160, before.seq + 1 if before.seq else None)
+
+
+def copied(capsule: Any, context: int | None = None) -> tuple[Any, Any]:
+    """A handler that somebody made of another one, as one does to change a function or its name; and its memory, which the capsule needs."""
+    point, new = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_New
+    point.argtypes, point.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    new.argtypes, new.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
+    memory = ctypes.create_string_buffer(ctypes.string_at(point(capsule, NAME), HANDLER) + b"\xee" * 200)  # what lies behind it is not ours
+    ctypes.memmove(memory, b"a_copy\0", 7)
+    if context is not None:
+        ctypes.c_void_p.from_buffer(memory, 128).value = context
+    return new(ctypes.addressof(memory), NAME, None), memory
+
+
+NAME = b"mem_handler"
+HANDLER = 128 + 5 * 8  # NEP 49's PyDataMem_Handler: name, version, context and four functions
+
+
+@pytest.mark.parametrize("arguments", ALLOCATORS.values(), ids=ALLOCATORS.keys())
+def test_a_copy_of_our_handler(arguments: dict[str, Any]) -> None:
+    """It has our functions, and the rest of ours is not behind it. The blocks are ours all the same."""
+    with tn.use(**arguments):
+        original = _numpy.current_handler()
+    copy, memory = copied(original)
+    tokens: list[object] = []
+    _numpy.enter_context(copy, tokens)
+    array = numpy.zeros(1000)
+    _numpy.leave_context(tokens)
+    owner = tn.owner(array)
+    assert owner is not None and owner.seq is not None
+    assert (owner.handler, owner.bytes) == ("a_copy", 8000)
+    with pytest.raises(ValueError, match="counts already"):
+        tn.use(copy)
+    if arguments.get("allocator") in ("shared", "mmap"):
+        with tn.share(array) as handle:
+            array[0] = 3
+            assert handle.attach()[0] == 3
+    else:
+        with pytest.raises(ValueError, match="is of a_copy"):
+            tn.share(array)
+    del array
+    assert memory[:6] == b"a_copy"
+
+
+@pytest.mark.parametrize("context", [0, 8])
+def test_a_copy_with_another_context(context: int) -> None:
+    """That of "default" works without ours: whose blocks they are is not known then, and nothing is read to find out."""
+    with tn.use():
+        copy, memory = copied(_numpy.current_handler(), context)
+    tokens: list[object] = []
+    _numpy.enter_context(copy, tokens)
+    array = numpy.zeros(1000)
+    _numpy.leave_context(tokens)
+    assert tn.owner(array) == tn.Owner("a_copy", "numpy", None, None, None)
+    del array
+    assert memory[:6] == b"a_copy"
 
 
 @pytest.mark.parametrize("wrong", [None, 3, [1, 2], b"bytes", numpy.float64(3)])

@@ -150,7 +150,7 @@ def test_python_ends_with_arrays_alive_and_a_thread_at_work(allocator: str) -> N
 
 
 @resident_memory_is_ours
-def test_small_arrays_leak_nothing() -> None:
+def test_small_arrays_leak_nothing(tmp_path: Path) -> None:
     """A million small arrays, of each allocator and with each way to make, change and drop them; resident memory is where it was within 1 MiB."""
     script = """
         import sys
@@ -167,18 +167,18 @@ def test_small_arrays_leak_nothing() -> None:
                 array.resize(30, refcheck=False)
                 array[3:].copy()
         total = int(sys.argv[1])
-        for allocator in ("default", "aligned", "hugepage"):
-            tn.install(allocator=allocator)
+        for allocator in ("default", "aligned", "hugepage", "shared", "mmap"):
+            tn.install(allocator=allocator, path=sys.argv[2] if allocator == "mmap" else None)
             some(20_000)
             before = resident()
-            some(total // 3)
+            some(total // 5)
             grown = resident() - before
             assert grown < 2**20, f"{allocator}: {grown} bytes more"
         tn.uninstall()
         assert tn.statistics().allocations > total
         assert tn.statistics().live == 0
     """
-    ended_well(script, os.environ.get("TACK_MEMORY_TEST_ARRAYS", "1000000"))
+    ended_well(script, os.environ.get("TACK_MEMORY_TEST_ARRAYS", "1000000"), str(tmp_path / "arrays"))
 
 
 @resident_memory_is_ours

@@ -107,6 +107,31 @@ def test_install_in_a_context() -> None:
     assert handler() == ORDINARY
 
 
+def test_what_is_installed_in_a_block_ends_with_it() -> None:
+    def inside() -> None:
+        with tn.use("aligned"):
+            tn.install("context", "hugepage")
+            assert handler() == HUGE
+        assert handler() == ORDINARY
+        with pytest.raises(RuntimeError, match="not installed"):
+            tn.uninstall()
+        assert handler() == ORDINARY
+        tn.install("context")
+        with tn.use("aligned"):
+            tn.install("context", "hugepage")
+        assert handler() == COUNTED
+        with tn.use("aligned"):
+            tn.uninstall()
+            assert handler() == ORDINARY
+        assert handler() == COUNTED, "as before the block"
+        tn.uninstall()
+        assert handler() == ORDINARY
+        with pytest.raises(RuntimeError, match="not installed"):
+            tn.uninstall()
+
+    contextvars.copy_context().run(inside)
+
+
 def test_install_takes_the_place_of_what_was_installed() -> None:
     tn.install(allocator="aligned")
     array = numpy.empty(10)
@@ -156,6 +181,28 @@ def test_a_block_left_in_another_context() -> None:
     with pytest.raises(RuntimeError, match="another context"):
         block.__exit__(None, None, None)
     assert (context.run(handler), handler()) == (ALIGNED, ORDINARY)
+    context.run(block.__exit__, None, None, None)
+    assert context.run(handler) == ORDINARY, "it could still be left where it was entered"
+    with block:
+        assert handler() == ALIGNED
+
+
+def test_names_that_are_imported_late_stay() -> None:
+    script = """
+        import tack_memory.numpy as tn
+        for name in ("Handle", "attach", "event_hook", "set_event_hook", "share", "track"):
+            assert name not in vars(tn)
+            value = getattr(tn, name)
+            assert vars(tn)[name] is value
+        try:
+            tn.nothing
+        except AttributeError:
+            assert "nothing" not in vars(tn)
+        else:
+            raise AssertionError("found")
+    """
+    done = run_python(script)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,23 @@ def test_what_cannot_be_shared() -> None:
     handle.close()
 
 
+def test_what_a_plain_array_would_not_say() -> None:
+    with tn.use("shared"):
+        masked = numpy.ma.masked_array(numpy.arange(5), mask=[0, 1, 0, 0, 0])
+        with pytest.raises(ValueError, match="a masked array is two arrays"):
+            tn.share(masked)
+        array = numpy.zeros(10, {"names": ["a", "b"], "formats": ["i4", "i4"], "offsets": [0, 2]})
+        record = numpy.zeros(10, [("a", "i4"), ("mask", "i2")]).view(numpy.recarray)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tn.share(array) as handle:
+        with pytest.raises(ValueError, match="cannot be told to a process that is not related"):
+            handle.send(ours)
+        with tn.share(record) as other:
+            other.send(ours)
+            with tn.Handle.receive(theirs) as received:
+                assert received.dtype == record.dtype
+
+
 def test_an_array_that_was_attached_is_the_owners_to_share() -> None:
     with tn.share(shared([1, 2])) as handle:
         other = handle.attach()
@@ -277,6 +294,7 @@ def test_nobody_can_change_the_files_length() -> None:
             with pytest.raises(PermissionError):
                 os.ftruncate(handle.fileno(), length)
         assert not os.get_inheritable(handle.fileno())
+        assert os.fstat(handle.fileno()).st_mode & 0o777 == 0o600, "other users cannot open it anew"
 
 
 def test_no_descriptors_left(small: Any) -> None:
@@ -379,6 +397,28 @@ def test_freed_memory_is_kept_and_given_back() -> None:
         assert os.fstat(fd).st_blocks * 512 < written - 90 * MIB, "holes were made"
         handle.close()
         assert not numpy.zeros(50 * MIB, "u1").any()
+
+
+def test_an_array_that_becomes_smaller_gives_its_memory_back() -> None:
+    """In its place, as other arrays do; but what others see stays as it was."""
+    with new_arena(256 * MIB):
+        array, other = numpy.ones(40 * MIB, "u1"), numpy.ones(40 * MIB, "u1")
+    with tn.share(other) as handle:
+        before, address = os.fstat(handle.fileno()).st_blocks * 512, array.ctypes.data
+        array.resize(12 * MIB + 5, refcheck=False)
+        assert array.ctypes.data == address
+        assert 27 * MIB < before - os.fstat(handle.fileno()).st_blocks * 512 < 29 * MIB
+        assert array.all()
+        other.resize(12 * MIB, refcheck=False)
+        assert handle.attach().all()
+    array.resize(40 * MIB, refcheck=False)
+    assert array[: 12 * MIB + 5].all() and not array[12 * MIB + 4096 :].any()
+    del array
+    with new_arena(256 * MIB):
+        array = numpy.ones(40 * MIB, "u1")
+        array.resize(12 * MIB, refcheck=False)
+        del array
+        assert not numpy.zeros(40 * MIB, "u1").any()
 
 
 def test_an_arena_ends_with_its_last_array() -> None:

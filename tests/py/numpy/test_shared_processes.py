@@ -291,6 +291,146 @@ def test_a_fork_that_cannot_be_watched() -> None:
     ended_well(script)
 
 
+def test_a_resize_in_its_place_makes_no_other_array_of_an_inherited_one() -> None:
+    script = """
+        import os
+        import numpy
+        import tack_memory.numpy as tn
+        tn.install(allocator="shared")
+        array = numpy.full(200_000, 1.0)     # its block has room for some more
+        address = array.ctypes.data
+        ready, begin = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(begin)
+            os.read(ready, 1)
+            os._exit(0 if (array == 1).all() else 1)
+        array.resize(200_100, refcheck=False)
+        assert array.ctypes.data == address
+        del array
+        others = [numpy.full(200_000, 2.0) for _ in range(10)]
+        assert address not in [other.ctypes.data for other in others]
+        os.write(begin, b"k")
+        assert os.waitpid(pid, 0)[1] == 0
+        others += [numpy.full(200_000, 2.0) for _ in range(10)]
+        assert address in [other.ctypes.data for other in others]
+        del others
+        again = numpy.full(200_000, 1.0)     # made after the fork: nobody else's
+        address = again.ctypes.data
+        del again
+        assert numpy.empty(200_000).ctypes.data == address
+    """
+    ended_well(script)
+
+
+CLOSED = """
+    import os, sys
+    import numpy
+    import tack_memory.numpy as tn
+
+    MIB = 2**20
+    tn.install(allocator="shared")
+    kept = numpy.full(20 * MIB, 3, "u1")
+    shared = numpy.full(100_000, 4)
+    address = shared.ctypes.data
+    handle = tn.share(shared)
+    attached = handle.attach()
+    count = len(os.listdir("/proc/self/fd"))
+    os.closerange(3, 1000)                                      # as a daemon does
+    path = os.path.join(sys.argv[1], "file-%d")
+    files = [open(path % number, "wb+", buffering=0) for number in range(count)]   # the numbers are the program's now
+    for file in files:
+        os.pwrite(file.fileno(), b"A" * MIB, 256 * MIB)
+
+    many = [numpy.empty(70 * MIB, "u1") for _ in range(6)]
+    many.clear()                                                # more than is kept: some is given back
+    assert kept.all() and (attached == 4).all()
+    try:
+        tn.share(kept)
+    except OSError as error:
+        assert error.errno == 9 and "closed the descriptor" in str(error), error
+    else:
+        raise AssertionError("shared, by the descriptor of another file")
+    del shared                                                  # nobody can be asked whether it is looked at
+    others = [numpy.zeros(100_000, "i8") for _ in range(20)]
+    assert address not in [other.ctypes.data for other in others]
+    with tn.share(others[0]) as another:                        # in an arena of their own
+        another.attach()[0] = 5
+    assert others[0][0] == 5
+    assert len([arena for arena in tn.arenas() if arena.own]) == 2
+
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if kept.all() and others[0][0] == 5 else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+    handle._fd = -1                                             # of the program's making: as with any object that has a descriptor
+    del attached, others, kept
+    tn.uninstall()
+    for number, file in enumerate(files):
+        assert os.path.samestat(os.fstat(file.fileno()), os.stat(path % number)), "closed"
+        assert os.fstat(file.fileno()).st_size == 257 * MIB
+        assert os.pread(file.fileno(), MIB, 256 * MIB) == b"A" * MIB, "a hole was made"
+    print("right")
+"""
+
+
+def test_a_program_that_closes_all_descriptors(tmp_path: Path) -> None:
+    """Their numbers are soon those of its own files, which nothing of ours may touch."""
+    assert ended_well(CLOSED, str(tmp_path)).strip() == "right"
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@as_root
+def test_another_user_cannot_write_through_a_readonly_handle() -> None:
+    script = """
+        import mmap, os
+        import numpy
+        import tack_memory.numpy as tn
+        with tn.use("shared"):
+            array = numpy.zeros(10)
+        handle = tn.share(array, readonly=True)
+        pid = os.fork()
+        if pid == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            assert not handle.attach().any(), "what it was given works"
+            try:
+                mmap.mmap(os.open(f"/proc/self/fd/{handle.fileno()}", os.O_RDWR), 4096)
+            except PermissionError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
+    """
+    ended_well(script)
+
+
+@as_root
+def test_a_process_that_becomes_another_user() -> None:
+    script = """
+        import os
+        import numpy
+        import tack_memory.numpy as tn
+        tn.install(allocator="shared")
+        array = numpy.zeros(100_000)
+        tn.share(array).close()      # another user may not read what is still to be imported
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            tn.share(array)
+        except PermissionError as error:
+            assert "the user that this process was before" in str(error), error
+        else:
+            raise AssertionError("shared")
+        with tn.share(array.copy()) as handle:
+            assert not handle.attach().any()
+    """
+    ended_well(script)
+
+
 def test_a_handle_on_its_way_holds() -> None:
     """Sent, and not yet received; the sender's own is closed, and the array gone."""
     script = """

@@ -57,6 +57,25 @@ def test_each_kind_is_found_with_its_bytes(tmp_path: Path) -> None:
         KEPT.clear()
 
 
+def test_views_with_other_strides_are_views() -> None:
+    """NumPy puts an object of its own between such a view and its array; and one that sees its memory many times has no more of it."""
+    strided = numpy.lib.stride_tricks
+    try:
+        with tn.track() as t:
+            counted = numpy.zeros(10_000)
+            before = found(t)
+            KEPT.extend([strided.sliding_window_view(counted, 1000), strided.as_strided(counted[10:], (1000, 1000), (0, 8))])
+            assert more(found(t), before) == {}, "their memory is counted"
+            buffer = numpy.frombuffer(bytes(8000))
+            KEPT.extend([strided.as_strided(buffer, (1_000_000,), (0,)), strided.sliding_window_view(buffer, 500)])
+            KEPT.append(numpy.ndarray((1000, 1000), "u1", bytes(1234), strides=(0, 1)))
+            KEPT.append(numpy.ndarray((0, 1000), "u1", bytes(50)))
+            assert more(found(t), before) == {"buffers of other objects": (3, 9000)}
+            del buffer
+    finally:
+        KEPT.clear()
+
+
 def test_variables_of_functions_that_run_are_found(tmp_path: Path) -> None:
     """Of this function, of one further out, and in closures; looking for them keeps none alive."""
 

@@ -200,16 +200,38 @@ def test_more_lines_than_there_is_room_for_share_a_row() -> None:
         import tack_memory.numpy as tn
 
         with tn.track() as t:
-            kept = []
+            kept = [numpy.empty(0)]
+            assert "no more lines can be told apart" not in str(t.report(coverage=False))
+            kept.clear()
             for i in range(40_000):
                 code = compile("kept.append(empty(3, 'u1'))", f"<generated {i}>", "exec")
                 exec(code, {"empty": numpy.empty, "kept": kept})
             report = t.report(coverage=False)
+        assert "no more lines can be told apart" in str(report)
         (other,) = [row for row in report.rows if row.name == "(other lines)"]
         named = [row for row in report.rows if row.file is not None and row.file.startswith("<generated")]
         assert 32_000 < len(named) < 2**15 and all(row.live == 3 for row in named)
         assert other.live == 3 * (40_000 - len(named)) and sum(row.live for row in report.rows) == report.in_use
         assert "at the peak" in report.to_text()
+        """)
+
+
+def test_a_part_of_numpy_that_is_imported_when_it_is_used() -> None:
+    """What it allocates meanwhile is the line's that uses it, not the interpreter's import code's."""
+    ended_well("""
+        import importlib, sys
+        import numpy
+        import tack_memory.numpy as tn
+
+        def use(): import numpy.polynomial.chebyshev
+        def use_too(): importlib.import_module("numpy.polynomial.chebyshev")
+        for function in (use, use_too):
+            for name in [name for name in sys.modules if name.startswith("numpy.polynomial")]:
+                del sys.modules[name]
+            with tn.track(domains="numpy") as t:
+                function()
+            rows = [row for row in t.report(coverage=False).rows if row.file is not None]
+            assert [row.function for row in rows] == [function.__name__] and rows[0].allocations > 5, rows
         """)
 
 
