@@ -132,7 +132,7 @@ def test_fork_in_a_hook_and_while_other_threads_are_in_hooks() -> None:
             print([e.kind for e in events], gc.isenabled(), [e.kind for e in later], [e.kind for e in at_once], flush=True)
             os._exit(0)
         assert os.waitpid(pids[0], 0)[1] == 0
-        print([e.kind for e in later], [e.kind for e in at_once])
+        print([e.kind for e in later], [e.kind for e in at_once], flush=True)  # before the next fork copies what is buffered
 
         # Another thread is calling a hook with what waits.
         inside.clear(); go_on.clear()
