@@ -200,11 +200,11 @@ def test_a_c_hook_goes_on_in_a_forked_child(c_hooks: str) -> None:
 
 
 END = """
-    import sys, threading, atexit
+    import os, sys, threading, atexit
     sys.path.insert(0, sys.argv[1])
     import tack_memory as tm
     import c_hooks as c
-    tell = lambda event: print(event.kind, flush=True)
+    tell = lambda event: os.write(1, f"{event.kind}\\n".encode())  # print() in a daemon thread can be fatal when Python ends (_enter_buffered_busy)
     kept = tm.event_hook(tell, {0}).__enter__()
     tm.set_event_hook(lambda *args: None, object(), sync=True)
     c.set_2012(1); c.add(2); c.add(2, 1)
