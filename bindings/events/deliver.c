@@ -298,15 +298,18 @@ int tm_flush_hook(tm_hook *hook)
 	return ended < 0 ? -1 : 0;
 }
 
-int tm_flush(void)
+static int flush(int patience)
 {
 	if (tm_me.frames) return 0;
-	int patience = -1, ended = empty_ring(&patience);
+	int ended = empty_ring(&patience);
 	tm_hooks *hooks = tm_hooks_now();
 	for (uint32_t i = 0; hooks && i < hooks->count && !ended; i++) ended = empty_queue(hooks->hooks[i], &patience);
 	tm_hooks_release(hooks);
-	return ended;
+	return ended < 0 ? -1 : 0;
 }
+
+int tm_flush(void) { return flush(-1); }
+int tm_flush_at_exit(void) { return flush(PATIENCE); }
 
 void tm_count(tack_event_counts *counts)
 {

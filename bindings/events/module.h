@@ -113,6 +113,7 @@ void tm_drain(void);
 uint32_t tm_cause(void);
 void tm_call_later(void);             /* has Python's main thread deliver what waits, soon; needs no GIL */
 int tm_flush(void);                   /* 0; -1 with an exception (Ctrl-C while it waited for another thread) */
+int tm_flush_at_exit(void);           /* the same, with an end: a daemon thread that is stuck in a hook must not keep the program from ending */
 int tm_flush_hook(tm_hook *hook);     /* the same for one */
 void tm_enter(tm_frame *frame, tm_hook *hook, uint32_t nest);
 void tm_leave(tm_frame *frame, uint32_t nest_before);

@@ -234,6 +234,12 @@ static PyObject *flush_events(PyObject *module, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+static PyObject *flush_at_exit(PyObject *module, PyObject *unused)
+{
+	if (tm_flush_at_exit()) return NULL;
+	Py_RETURN_NONE;
+}
+
 static PyObject *event_counts(PyObject *module, PyObject *unused)
 {
 	tack_event_counts counts;
@@ -254,8 +260,10 @@ static PyMethodDef methods[] = {
 		"KeyboardInterrupt\n"
 		"    Ctrl-C, while it waited for another thread: the rest goes on waiting.\n\n"
 		"Notes\n-----\n"
-		"May be called from any thread. Called by a hook, it does nothing. It is called at the end of the program, and by whoever leaves an `event_hook` or sets\n"
-		"another hook by `set_event_hook`, for the hook that goes."},
+		"May be called from any thread. Called by a hook, it does nothing. At the end of the program this is done once more, for two seconds at most where\n"
+		"another thread is stuck in a hook: what has not come then is not told. It is done for one hook by whoever leaves an `event_hook`, or sets another\n"
+		"one by `set_event_hook`, with the same patience."},
+	{"flush_at_exit", flush_at_exit, METH_NOARGS, "flush_at_exit()\n--\n\nWhat `flush_events` does, but for two seconds at most where another thread is stuck in a hook."},
 	{"event_counts", event_counts, METH_NOARGS,
 		"event_counts()\n--\n\n(calls of hooks, events of memory that hooks allocated, events that were lost because too many waited, events that wait)."},
 	{NULL},

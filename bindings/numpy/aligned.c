@@ -73,7 +73,7 @@ void *np_aligned_realloc(void *pointer, size_t size, size_t align)
 	char *old = (char *)pointer - before.offset, *block = NULL;
 	/* A block that grows may be moved by the kernel, without a copy. Where it was aligned to more than it will be, its contents can lie behind the new end. */
 	bool listened = np_listened(), copies = listened || before.offset + kept > total;
-	if (total) block = copies ? np_default.malloc(np_default.ctx, total) : np_default.realloc(np_default.ctx, old, total);
+	if (total) block = np_default.realloc(np_default.ctx, copies ? NULL : old, total); /* not malloc, whose cache needs the GIL: see prefixed.h */
 	if (NP_UNLIKELY(!block)) return np_count_failed(pointer, asked, size, before.common.site);
 	char *moved = align_up(block, align), *contents = copies ? pointer : block + before.offset;
 	if (moved != contents) memmove(moved, contents, kept);

@@ -47,7 +47,9 @@ static inline void np_prefixed_free(const PyDataMemAllocator *inner, void *point
 	inner->free(inner->ctx, (char *)pointer - prefix, asked + prefix);
 }
 
-/* NumPy calls it without the GIL, too. */
+/* NumPy calls it without the GIL, too (np.fromstring of a text), which guards NumPy's cache of small blocks. So memory beside the old comes from the inner
+ * `realloc`, which looks at no cache, and never from its `malloc`: else two threads could be given one block. The old block goes back through `free`; those that
+ * NumPy resizes so have 4096 bytes or more, which the cache does not take. */
 static inline void *np_prefixed_realloc(const PyDataMemAllocator *inner, void *pointer, size_t size, size_t prefix)
 {
 	if (!pointer) return np_prefixed_malloc(inner, size, prefix);
@@ -58,7 +60,7 @@ static inline void *np_prefixed_realloc(const PyDataMemAllocator *inner, void *p
 	}
 	char *old = (char *)pointer - prefix, *block = NULL;
 	bool listened = np_listened(); /* then the old address must not be used again before its end was told */
-	if (NP_LIKELY(size <= NP_MOST_BYTES)) block = listened ? inner->malloc(inner->ctx, size + prefix) : inner->realloc(inner->ctx, old, size + prefix);
+	if (NP_LIKELY(size <= NP_MOST_BYTES)) block = inner->realloc(inner->ctx, listened ? NULL : old, size + prefix);
 	if (NP_UNLIKELY(!block)) return np_count_failed(pointer, before.size, size, before.site);
 	if (NP_UNLIKELY(listened)) memcpy(block + prefix, pointer, before.size < size ? before.size : size);
 	void *moved = block + prefix;

@@ -166,4 +166,4 @@ class event_hook:
 
 
 _fast.attach_events(_events.api)
-atexit.register(flush_events)  # what waits at the end of the program is delivered while Python is whole
+atexit.register(_events.flush_at_exit)  # what waits at the end of the program is delivered while Python is whole

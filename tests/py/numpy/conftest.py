@@ -64,7 +64,7 @@ class OtherHandler:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        for figure in ("other_live", "other_wrong"):
+        for figure in ("other_live", "other_wrong", "other_without_gil"):
             getattr(library, figure).restype = ctypes.c_long
 
     def capsule(self, name: bytes = b"mem_handler") -> Any:
@@ -82,6 +82,11 @@ class OtherHandler:
     def wrong(self) -> int:
         """Frees whose size was not the one that was asked for."""
         return int(self._library.other_wrong())
+
+    @property
+    def without_gil(self) -> int:
+        """Calls of its malloc and calloc without the GIL."""
+        return int(self._library.other_without_gil())
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static long live, wrong;
+static long live, wrong, without_gil;
+
+/* Of the interpreter. A handler's malloc may rely on the GIL, as NumPy's own does. */
+extern int PyGILState_Check(void);
+static void look(void) { if (!PyGILState_Check()) __atomic_fetch_add(&without_gil, 1, __ATOMIC_RELAXED); }
 
 static void *give(size_t size, int zero)
 {
@@ -16,8 +20,17 @@ static void *give(size_t size, int zero)
 	return block + 64;
 }
 
-static void *other_malloc(void *context, size_t size) { return size > (size_t)1 << 40 ? NULL : give(size, 0); }
-static void *other_calloc(void *context, size_t count, size_t each) { return each && count > ((size_t)1 << 40) / each ? NULL : give(count * each, 1); }
+static void *other_malloc(void *context, size_t size)
+{
+	look();
+	return size > (size_t)1 << 40 ? NULL : give(size, 0);
+}
+
+static void *other_calloc(void *context, size_t count, size_t each)
+{
+	look();
+	return each && count > ((size_t)1 << 40) / each ? NULL : give(count * each, 1);
+}
 
 static void other_free(void *context, void *pointer, size_t size)
 {
@@ -31,7 +44,7 @@ static void other_free(void *context, void *pointer, size_t size)
 
 static void *other_realloc(void *context, void *pointer, size_t size)
 {
-	void *moved = other_malloc(context, size);
+	void *moved = size > (size_t)1 << 40 ? NULL : give(size, 0); /* NumPy calls it without the GIL, too */
 	if (!moved || !pointer) return moved;
 	size_t asked;
 	memcpy(&asked, (char *)pointer - 64, sizeof asked);
@@ -42,6 +55,7 @@ static void *other_realloc(void *context, void *pointer, size_t size)
 
 long other_live(void) { return live; }
 long other_wrong(void) { return wrong; }
+long other_without_gil(void) { return without_gil; }
 
 /* NEP 49's PyDataMem_Handler */
 struct {

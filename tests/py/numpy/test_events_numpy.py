@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from events_support import NUMPY, WITHOUT_GIL, Table, compile_module, load
+from numpy_support import ALLOCATORS
 from support import run_python
 
 import tack_memory
@@ -19,9 +20,9 @@ import tack_memory.numpy as tn
 from tack_memory import Event
 
 
-@pytest.fixture(params=["default", "aligned"])
+@pytest.fixture(params=ALLOCATORS)
 def installed(request: pytest.FixtureRequest) -> Iterator[str]:
-    tn.install(allocator=request.param)
+    tn.install(**ALLOCATORS[request.param])
     yield str(request.param)
     tn.uninstall()
 
@@ -109,6 +110,32 @@ def test_text_that_is_parsed_without_the_gil_is_told_in_order(installed: str, c:
     assert {gil for *_, gil in renews} == {0, 1}
     for table in (sync, deferred):
         assert table.wrong == [] and table.live == {}
+
+
+def test_short_text_that_is_parsed_takes_no_memory_from_a_cache_without_the_gil(other: Any) -> None:
+    """NumPy's parser resizes without the GIL, which guards NumPy's cache of small blocks: two threads would be given one block, and each other's numbers."""
+    with tn.use(other.capsule()), tack_memory.event_hook(lambda event: None, "numpy"):
+        before = other.without_gil
+        assert np.fromstring("1 2 3", sep=" ").tolist() == [1, 2, 3]
+        assert other.without_gil == before
+
+
+def test_threads_that_parse_short_texts_have_their_own_numbers(installed: str) -> None:
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        for _ in range(200):
+            for array in [np.fromstring(f"{number} {number}", sep=" ") for _ in range(20)]:
+                if array.tolist() != [number, number]:
+                    wrong.append((number, array.tolist()))
+
+    with tack_memory.event_hook(lambda event: None, "numpy"):
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
 
 
 @pytest.mark.parametrize("sync", [True, False])

@@ -233,6 +233,38 @@ def test_python_ends_well_with_hooks_and_memory_left(c_hooks: str, options: str,
     assert done.stdout.splitlines()[:5] == ["new"] * 5, "what waited is delivered before Python ends"
 
 
+@pytest.mark.parametrize(
+    ("options", "starts"),
+    [("'device', sync=True", "tm.allocate(100, 'cpu')"), ("'device'", "[tm.allocate(100, 'cpu') for _ in range(5)]; tm.flush_events()")],
+)
+def test_python_ends_where_a_daemon_thread_is_stuck_in_a_hook(c_hooks: str, options: str, starts: str) -> None:
+    done = run_python(
+        f"""
+        import sys, threading
+        sys.path.insert(0, sys.argv[1])
+        import tack_memory as tm
+        import c_hooks as c
+        inside, never = threading.Event(), threading.Event()
+        def hook(event):
+            if threading.current_thread() is not threading.main_thread():
+                inside.set()
+                never.wait()
+        def work():
+            {starts}
+            c.tell_from_threads(1, 1, 1)
+        kept = tm.event_hook(hook, {options}).__enter__()
+        threading.Thread(target=work, daemon=True).start()
+        inside.wait()
+        tm.allocate(10, "cpu")
+        c.tell_from_threads(1, 1, 1)
+        print("the program is done", flush=True)
+        """,
+        c_hooks,
+        timeout=60,
+    )
+    assert done.returncode == 0 and done.stdout == "the program is done\n" and done.stderr == "", done.stderr
+
+
 def test_a_hook_that_does_not_end_does_not_hide_the_error_of_the_program() -> None:
     done = run_python("""
         import tack_memory as tm
