@@ -80,11 +80,11 @@ func (d *Device) letGo(r *Record, cause Cause) {
 		d.letGoSpilledLocked(r, c)
 	}
 	c.book = bookNone
+	b.goneLocked(n, r.Sequence)
+	d.happenedLocked(EventFree, r, c, State(old&stateMask), time.Time{}, cause)
 	if c.hosts { // its host frees it when it likes, and may get the address again at once
 		atomic.StoreUint64(&r.Address, noAddress)
 	}
-	b.goneLocked(n, r.Sequence)
-	d.happenedLocked(EventFree, r, c, State(old&stateMask), time.Time{}, cause)
 }
 
 // pushDrop puts a dropped record on the drop list (model: drop.push). Any number may push at a time; the list is only ever taken as a

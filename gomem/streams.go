@@ -50,7 +50,7 @@ const UnnamedStream = ^uint64(0)
 //
 // Streams are joined. Where that fails, the host waits for that stream; where the driver does not know it any more, for the whole context: the work of a
 // stream that was destroyed goes on. What failed first is the error, also where the wait has made it good. Without `patient` nothing is waited for: the error
-// is ErrStillRuns then, and the caller asks again. w ends the waits but the last. On a device that is broken or lost nothing runs and nothing moves any more.
+// is ErrStillRuns then, and the caller asks again. w ends the waits. On a device that is broken or lost nothing runs and nothing moves any more.
 //
 // Of UnnamedStream nothing can be asked: it is the whole context that is waited for.
 func (d *Device) Follow(stream uint64, patient bool, w Wait) (over bool, err error) {
@@ -64,7 +64,7 @@ func (d *Device) Follow(stream uint64, patient bool, w Wait) (over bool, err err
 		if !watches || !patient {
 			return false, ErrStillRuns
 		}
-		err = d.driverFault(watcher.Finish())
+		err = d.finish(watcher, w)
 		return err == nil || d.unusable() != nil, err
 	}
 	if !watches || !watcher.JoinWaits() {
@@ -95,10 +95,34 @@ func (d *Device) Follow(stream uint64, patient bool, w Wait) (over bool, err err
 	case !errors.Is(waitErr, ErrInvalidHandle):
 		return false, cmp.Or(err, waitErr)
 	}
-	if finishErr := d.driverFault(watcher.Finish()); finishErr != nil {
+	switch finishErr := d.finish(watcher, w); {
+	case errors.Is(finishErr, ErrCancelled):
+		return false, finishErr
+	case finishErr != nil:
 		return d.unusable() != nil, errors.Join(cmp.Or(err, waitErr), finishErr)
 	}
 	return true, cmp.Or(err, waitErr)
+}
+
+// finish waits for all work of the device's context, or until w ends the wait. No driver has a call for it that can be ended: then a goroutine stays in the call
+// until the device is done.
+func (d *Device) finish(watcher Watcher, w Wait) error {
+	if w.Cancel == nil {
+		return d.driverFault(watcher.Finish())
+	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { done <- err }()
+		defer d.guard(&err)
+		err = d.driverFault(watcher.Finish())
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-w.Cancel.Done():
+		return ErrCancelled
+	}
 }
 
 // reachStream is called before what waits for the device's stream in a call of the driver's that nothing can end. A call that can be ended waits here for what

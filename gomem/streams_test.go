@@ -21,8 +21,9 @@ type watched struct {
 	runs       atomic.Bool
 	unknown    bool  // the driver does not know the other stream
 	passFault  error // of Passed
-	finishes   int
+	finishes   atomic.Int32
 	finishFail error
+	finishWait chan struct{} // Finish returns when this is closed; nil: at once
 	asked      atomic.Int32
 }
 
@@ -40,7 +41,10 @@ func (w *watched) Passed(uint64, time.Duration) (bool, error) {
 }
 
 func (w *watched) Finish() error {
-	w.finishes++
+	w.finishes.Add(1)
+	if w.finishWait != nil {
+		<-w.finishWait
+	}
 	return w.finishFail
 }
 
@@ -81,7 +85,7 @@ func TestALaunchOnAnotherStreamIsFollowedOrStillRuns(t *testing.T) {
 	over, err = device.Follow(theirs, true, gomem.Wait{Cancel: new(gomem.Cancel)})
 	require.Equal(t, refused, err, "what failed is told, though the wait has made it good")
 	require.True(t, over)
-	require.Zero(t, driver.finishes)
+	require.Zero(t, driver.finishes.Load())
 
 	driver.passFault = errors.New("no answer")
 	driver.Fail(fakedriver.Join, 1, refused)
@@ -107,7 +111,7 @@ func TestAStreamThatIsGoneIsFollowedByItsContext(t *testing.T) {
 	require.ErrorAs(t, err, &stream)
 	require.EqualValues(t, theirs, stream.Stream)
 	require.True(t, over)
-	require.Equal(t, 1, driver.finishes)
+	require.EqualValues(t, 1, driver.finishes.Load())
 
 	driver.finishFail = errors.New("cannot")
 	refuse()
@@ -215,7 +219,7 @@ func TestAStreamWithoutANameIsFollowedByItsContext(t *testing.T) {
 	over, err := device.Follow(gomem.UnnamedStream, false, gomem.Wait{})
 	require.ErrorIs(t, err, gomem.ErrStillRuns)
 	require.False(t, over)
-	require.Zero(t, driver.finishes)
+	require.Zero(t, driver.finishes.Load())
 
 	driver.finishFail = errors.New("cannot")
 	over, err = device.Follow(gomem.UnnamedStream, true, gomem.Wait{})
@@ -226,7 +230,7 @@ func TestAStreamWithoutANameIsFollowedByItsContext(t *testing.T) {
 	over, err = device.Follow(gomem.UnnamedStream, true, gomem.Wait{})
 	require.NoError(t, err)
 	require.True(t, over)
-	require.Equal(t, 2, driver.finishes)
+	require.EqualValues(t, 2, driver.finishes.Load())
 	require.Equal(t, joins, driver.Calls(fakedriver.Join))
 	require.Zero(t, driver.asked.Load(), "another stream was asked for it")
 
@@ -236,4 +240,27 @@ func TestAStreamWithoutANameIsFollowedByItsContext(t *testing.T) {
 	over, err = device.Follow(gomem.UnnamedStream, true, gomem.Wait{})
 	require.ErrorIs(t, err, gomem.ErrStillRuns)
 	require.False(t, over, "nobody knows whether its work is over")
+}
+
+// The wait for a whole context has no end where its work has none, and no driver can be told to stop: the caller stops waiting all the same.
+func TestTheWaitForAContextCanBeEnded(t *testing.T) {
+	driver, device := watch(t)
+	driver.finishWait = make(chan struct{})
+	defer close(driver.finishWait)
+	ends := func(stream uint64) {
+		before, cancel := driver.finishes.Load(), new(gomem.Cancel)
+		go func() {
+			for driver.finishes.Load() == before {
+				time.Sleep(time.Millisecond)
+			}
+			cancel.Cancel()
+		}()
+		over, err := device.Follow(stream, true, gomem.Wait{Cancel: cancel})
+		require.ErrorIs(t, err, gomem.ErrCancelled)
+		require.False(t, over, "its work may still run")
+	}
+	ends(gomem.UnnamedStream)
+	driver.unknown = true // a stream that was destroyed: its work goes on
+	driver.Fail(fakedriver.Join, 1, driver.Error(fakedriver.Join, gomem.ErrInvalidHandle))
+	ends(theirs)
 }

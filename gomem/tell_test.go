@@ -96,6 +96,18 @@ func TestTellTheEndOfWhatIsSpilledAtTheAddressOfItsHostCopy(t *testing.T) {
 	require.Equal(t, tale{isFree, plain, list[1].to, 0, 100}, list[2])
 }
 
+// Its record forgets the address at once, since the host may get it again; the event must not.
+func TestTellTheEndOfWhatItsHostFreesAtItsAddress(t *testing.T) {
+	d := open(t, fakedriver.Options{})
+	ring := told(t, 16)
+	const address = 1 << 40
+	index, err := d.Adopt(address, 100, gomem.AdoptOptions{How: gomem.HowHost, Unmovable: true})
+	require.NoError(t, err)
+	d.LetGo(index)
+	require.Equal(t, []tale{{isNew, byAdopt, 0, address, 100}, {isFree, plain, address, 0, 100}}, tales(take(ring)))
+	d.Drain()
+}
+
 func TestTellNothingWhereNobodyListensOrThereAreNoBytes(t *testing.T) {
 	d := open(t, fakedriver.Options{})
 	ring := told(t, 16)

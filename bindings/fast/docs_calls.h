@@ -206,7 +206,8 @@
 	"\n" \
 	"Notes\n" \
 	"-----\n" \
-	"May be called from any thread. That the memory is there for so long is the caller's word: it is not checked."
+	"May be called from any thread. That the memory is there for so long is the caller's word: it is not checked. Whether it is ours is\n" \
+	"asked now: what is adopted later moves, and a view from before that does not follow it."
 
 #define TM_DOC_MEMORY_INFO \
 	"memory_info(device=None)\n" \

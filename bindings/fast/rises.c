@@ -1,9 +1,9 @@
 /* Where the program was when a scope's maxima were reached: the stack of Python frames, for a scope that asked for it (PeakScope._note_stacks).
  *
  * A maximum rises in Go, inside a call that a Python thread waits for. So the thread looks at the open scopes when such a call returns, with the GIL, and
- * before any Python code runs. Another thread may be faster: its own call comes back while the one that raised the maximum still waits for the GIL. The moment
- * of a peak names the buffer that raised it, so an allocation leaves alone what another one did; only of restores in several threads at a time may the wrong
- * one be noted. */
+ * before any Python code runs. Another thread may be faster: its own call comes back while the one that raised the maximum still waits for the GIL, and is noted
+ * in its place. The moment of a peak names the buffer that raised it. So an allocation leaves alone what another one did, and replaces what was noted of its own
+ * peak meanwhile. Of a restore that raises the peak, and of `own` and `footprint`, the wrong one of several threads may be noted. */
 #include "lane.h"
 #include "rises.h"
 
@@ -100,8 +100,9 @@ void tm_note_rises(const tm_call *call)
 		uint64_t moment = read_maxima(rises, now);
 		for (int i = 0; i < TM_MAXIMA; i++) {
 			/* What was brought back raises the peak only. */
-			bool is_ours = i == TM_MAXIMUM_PEAK ? !made || moment == sequence : made;
-			if (is_ours && now[i] > rises->stacks[i].highest) note(&rises->stacks[i], now[i], rises->until);
+			bool may_be_ours = i == TM_MAXIMUM_PEAK ? !made : made;
+			bool is_ours = i == TM_MAXIMUM_PEAK && made && moment == sequence;
+			if (now[i] > rises->stacks[i].highest ? may_be_ours || is_ours : is_ours) note(&rises->stacks[i], now[i], rises->until);
 		}
 	}
 }

@@ -56,6 +56,8 @@ def tell_unknown_switches() -> None:
 
 def drain() -> None:
     """Give the logger what the core has kept for it. The C lane calls this when a call brings word of something; cheap where there is nothing."""
+    if sys.is_finalizing():
+        return  # the modules are being taken apart, and what a log needs cannot be imported any more
     taken = _fast.take_notices()
     if taken == "[]":
         return

@@ -116,3 +116,24 @@ def test_python_without_room_for_one_more_function_at_its_end(device: str) -> No
     )
     assert (done.returncode, done.stdout) == (0, "resident\n"), done.stderr
     assert "Py_AtExit" in done.stderr
+
+
+def test_launches_that_nobody_left_are_no_noise_at_the_end() -> None:
+    """They become late while the modules are taken apart, when nothing can be imported that a log needs."""
+    done = run_python(
+        """
+        import threading, tack_memory
+        buffer, launches = tack_memory.allocate(1 << 20, "sim:0"), []
+
+        def enters():
+            launches.append(tack_memory.launch(buffer, stream=2))
+            launches[-1].__enter__()
+
+        threads = [threading.Thread(target=enters) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+            thread.join()
+        """,
+        device="sim:0",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -340,6 +340,39 @@ def test_a_launch_on_a_per_thread_stream_whose_thread_asks_no_more(device: str, 
     )
 
 
+@pytest.mark.parametrize("waits", ["tm.synchronize(device)", "buffer.free()"])
+def test_ctrl_c_ends_the_wait_for_a_whole_context(waits: str) -> None:
+    """The work of a per-thread stream whose thread has ended has no end here, and nobody but the whole context can tell."""
+    run(
+        "sim:0",
+        PER_THREAD
+        + """
+    def work():
+        context = pointer_of()
+        must("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        must("cuCtxPushCurrent_v2", context)
+        queue(*launches[0].__enter__())
+
+    soft.set("delay_us", 60_000_000)
+    launches = [tm.launch(buffer, stream=2)]
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    launches.clear()
+    interrupt_soon()
+    try:
+"""
+        + f"        {waits}\n"
+        + """
+    except KeyboardInterrupt:
+        pass
+    else:
+        raise AssertionError("no KeyboardInterrupt")
+    assert buffer.holds == {"launch": 1} and buffer.state == "resident"
+    """,
+    )
+
+
 @pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
 def test_a_stream_that_is_destroyed_inside(device: str) -> None:
     run(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
+from threading import Event, Thread
 from types import FunctionType
 from typing import Any
 
@@ -179,3 +181,29 @@ def test_a_scope_that_is_dropped_open_notes_nothing_more(any_device: str) -> Non
     allocates(2 * KIB, any_device)
     assert other.bytes == other.start + 2 * KIB and lines(other._stack_at_peak, allocates)[0] == ("allocates", 1)  # type: ignore[arg-type]
     other.__exit__(None, None, None)
+
+
+def test_a_peak_is_never_noted_as_the_place_of_a_call_that_only_looked(device: str) -> None:
+    """Other threads ask for figures all the time: such a call returns, with the GIL, while the one that raised the peak still waits for it."""
+    done, kept = Event(), []
+
+    def looks() -> None:
+        while not done.is_set():
+            tack_memory.memory_info(device)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    watchers = [Thread(target=looks) for _ in range(3)]
+    for one in watchers:
+        one.start()
+    try:
+        with memory_peak(device) as peak:
+            peak._note_stacks(None)
+            for _ in range(2000):
+                kept.append(allocates(KIB, device))
+                assert lines(peak._stack_at_peak, allocates)[:1] == [("allocates", 1)]  # type: ignore[arg-type]
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        for one in watchers:
+            one.join()

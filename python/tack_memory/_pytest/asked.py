@@ -30,6 +30,8 @@ def asked(config: pytest.Config) -> Asked:
     given = BASELINE.value(config, option)
     file = None
     if given is not None:
+        if not given.strip():
+            raise pytest.UsageError(f"{BASELINE.flag}: give the name of a file")
         from_file = getattr(option, BASELINE.key, None) is None
         file = (config.rootpath if from_file else config.invocation_params.dir) / Path(given).expanduser()
         if file.is_dir():

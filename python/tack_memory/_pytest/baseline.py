@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tack_memory._sizes import format_bytes, parse_size
@@ -21,6 +22,9 @@ HEADER = (
     "# Device memory of tests: the most bytes that a test's body held at one time of what it allocated.\n"
     "# Compared by pytest --device-memory-baseline FILE, written by pytest --device-memory-baseline FILE --device-memory-update.\n"
 )
+
+ESCAPES = "surrogateescape"
+"""How bytes are kept that are no UTF-8: names of files may have such."""
 
 Key = tuple[str, str]
 """A test's id, and a device."""
@@ -42,13 +46,16 @@ class Tolerance:
 
 
 def read(file: Path) -> dict[Key, int]:
-    """The rows of a file. Raises ValueError, naming the line, for what is none."""
+    """The rows of a file. Raises ValueError, naming the line, for what is none. A `#` before a blank begins a comment; before anything else it may be the
+    name of a folder."""
     rows: dict[Key, int] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig", errors=ESCAPES).splitlines(), 1):
+        if not line.strip() or line.startswith("# "):
             continue
         test, device, nbytes = ("", "", *line.rsplit(maxsplit=2))[-3:]
         if not test or not (nbytes.isascii() and nbytes.isdigit()):
+            if line.startswith("#"):
+                continue
             raise ValueError(f"{file}:{number}: {line!r} is not a test's id, a device and a number of bytes")
         if (test, device) in rows:
             raise ValueError(f"{file}:{number}: {test} on {device} is there twice")
@@ -59,11 +66,11 @@ def read(file: Path) -> dict[Key, int]:
 def write(file: Path, rows: dict[Key, int]) -> bool:
     """Write the rows, sorted, all or nothing. False: the file has them already, and is left alone."""
     text = HEADER + "".join(f"{test} {device} {nbytes}\n" for (test, device), nbytes in sorted(rows.items()))
-    if file.exists() and file.read_text(encoding="utf-8") == text:
+    if file.exists() and file.read_text(encoding="utf-8", errors=ESCAPES) == text:
         return False
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_name(f"{file.name}.{os.getpid()}.new")
-    new.write_text(text, encoding="utf-8")
+    new.write_text(text, encoding="utf-8", errors=ESCAPES)
     new.replace(file)
     return True
 
@@ -74,11 +81,21 @@ class Seen:
 
     tests: set[str] = field(default_factory=set)  # ids of all, those that were deselected included
     files: set[str] = field(default_factory=set)  # files of which every test was collected
+    doctests: bool = False  # those of modules, too
 
     def lacks(self, test: str, root: Path) -> bool:
         """Whether a test is known to be no more: its file is gone, or was collected without it."""
-        file = test.partition("::")[0]
-        return test not in self.tests and (file in self.files or not (root / file).exists())
+        file, _, name = test.partition("::")
+        if test in self.tests:
+            return False
+        if not (root / file).exists():
+            return True
+        return file in self.files and (self.doctests or not self.may_be_doctest(file, name))
+
+    @staticmethod
+    def may_be_doctest(file: str, name: str) -> bool:
+        """Whether a module's doctest may have this name: that of the module, or of something in it, with dots."""
+        return "." in name.partition("[")[0] or name == PurePath(file).stem
 
 
 @dataclass(frozen=True)

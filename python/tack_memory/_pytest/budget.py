@@ -25,8 +25,12 @@ class Budget:
         self.variable = os.environ.get(VARIABLE)
         self.before = {name: (get_memory_budget(name), _fast.get_strict(name)) for name in _devices.open_names()}
         self._set(self.budget, self.budgets, self.text)
-        for name in self.before:
-            _devices.apply_budget(name)
+        try:
+            for name in self.before:
+                _devices.apply_budget(name)
+        except BaseException:
+            self.end()
+            raise
 
     def end(self) -> None:
         """Another run of pytest in this process may ask for something else."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SHOWN_HOLDERS = 5
 SHOWN_PLACES = 6
 
+UNITTEST_PARTS = ("setUp", "tearDown", "asyncSetUp", "asyncTearDown")
+
 Place = tuple[str, int, str]
 
 
@@ -93,7 +95,15 @@ def places(measurement: Measurement, scope: MemoryPeak | None, kind: str, root: 
     if len(lines) > SHOWN_PLACES:
         hidden = len(lines) - SHOWN_PLACES + 1
         lines[1 : 1 + hidden] = [f"... {hidden} calls ..."]
-    return lines if is_test else [*lines, "in a task or a thread that the test had started"]
+    return lines if is_test else [*lines, begun_by(shown[0])]
+
+
+def begun_by(outermost: Place) -> str:
+    """What a place has to do with the test, whose own code is not above it."""
+    function = outermost[2].rpartition(".")[2]
+    if function in UNITTEST_PARTS:
+        return f"in {function}, which unittest runs with the test"
+    return "in a task or a thread that the test had started"
 
 
 def in_order(stack: tuple[Place, ...]) -> list[Place]:

@@ -61,12 +61,13 @@ class Resolved:
 
 
 def checked(size: object, device: object, kind: object) -> None:
-    """Raise ValueError or TypeError for what can be told to be wrong before the test runs. A named device is looked up."""
+    """Raise ValueError or TypeError for what can be told to be wrong before the test runs. A named device is looked up, but not NumPy's memory, which the test
+    itself may begin to count."""
     if size is not None:
         parse_size(size, lambda: 2**40)  # a share of some total: the device's own comes later
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    if device is not None:
+    if device not in (None, _devices.NUMPY):
         _devices.resolve_name(device)
 
 

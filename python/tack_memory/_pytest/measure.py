@@ -46,8 +46,9 @@ class Measurement:
         self.body: dict[str, dict[str, int]] | None = None  # figures of the body, once it has ended
         self.complete = False  # the body ended without an exception of its own
         self.scopes: dict[str, MemoryPeak] = {}  # those of the body, by the device that each was opened for
-        self.alive: dict[str, dict[tuple[str | None, str | None], Holder]] = {}  # holders when the body began, of devices with a limit on leaks
+        self.alive: dict[str, dict[tuple[str | None, str | None], Holder]] = {}  # holders when the body began, of devices of which a leak may be told
         self._now: MemoryPeak | None = None  # the scope whose figures are those of this moment
+        self._watches_leaks = False  # on every device: the test may ask for what is left at any time
 
     def start(self) -> None:
         self._now = MemoryPeak(ANY_DEVICE, f"set-up of {self.item.nodeid}").__enter__()
@@ -64,10 +65,17 @@ class Measurement:
         for limit in hold:
             if limit.limit.kind == "leak":
                 self.alive[limit.device] = holders_of(limit.device)
+        if self._watches_leaks:
+            self.watch_leaks()
         for device in dict.fromkeys([*(limit.device for limit in hold), *more, ANY_DEVICE]):
             scope = self.scopes[device] = MemoryPeak(device, self.item.nodeid).__enter__()
             scope._note_stacks(self.code)
             self._now = scope
+
+    def watch_leaks(self) -> None:
+        """Remember what is alive now, on every device: no leak of the test. Again when the body begins."""
+        self._watches_leaks = True
+        self.alive |= {device: holders_of(device) for device in _devices.open_names()}
 
     def end_body(self, complete: bool) -> None:
         """The body has ended; complete: without an exception, which would keep its arrays alive."""

@@ -49,6 +49,7 @@ class Measuring:
         self.silent = 0  # workers that ended without a word
         self.comparison: baseline.Comparison | None = None  # with the baseline, when all is over
         self.written = False  # the baseline's file was
+        self.unwritten: list[str] = []  # why files could not be written
         self.origins = tack_memory.set_origins("line")
 
     # ---- what is there
@@ -66,6 +67,7 @@ class Measuring:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Which tests of the baseline are no more. Where tests are named by their ids, or chosen by an earlier run, a file that was collected may have more."""
+        self.seen.doctests = bool(getattr(self.config.option, "doctestmodules", False))
         if getattr(self.config.option, "lf", False):
             self.seen.files.clear()
         for argument in self.config.args:
@@ -86,7 +88,7 @@ class Measuring:
             for default in self.defaults:
                 limits.checked(default.size, default.device, default.kind)
         except (ValueError, TypeError) as wrong:
-            pytest.fail(f"{limits.MARKER}: {wrong}", pytrace=False)
+            raise pytest.fail.Exception(f"{limits.MARKER}: {wrong}", pytrace=False) from None
         if self.every_test or own or "device_memory" in getattr(item, "fixturenames", ()):
             self.measured(item, own)
 
@@ -109,7 +111,7 @@ class Measuring:
             measurement.end_body(complete=False)
             self.add_properties(item, measurement)
             raise
-        measurement.end_body(complete=True)
+        measurement.end_body(complete=not getattr(item, "_excinfo", None))  # unittest's exceptions are there, and come out later
         self.add_properties(item, measurement)
         excess = measurement.excess()
         if excess is not None:
@@ -121,7 +123,7 @@ class Measuring:
         try:
             hold = limits.that_hold(measurement.limits)
         except (ValueError, TypeError) as wrong:
-            pytest.fail(f"{limits.MARKER}: {wrong}", pytrace=False)
+            raise pytest.fail.Exception(f"{limits.MARKER}: {wrong}", pytrace=False) from None
         rows = {device: nbytes for (test, device), nbytes in self.before.items() if test == item.nodeid and is_there(device)}
         if self.asked.baseline is not None and not self.asked.update:
             file = self.asked.baseline.name
@@ -160,6 +162,8 @@ class Measuring:
         if measurement is None:
             measurement = self.measured(item, [])
             request.addfinalizer(measurement.close)
+        if not measurement.scopes:  # the body has not begun, or is measured from here on
+            measurement.watch_leaks()
         return DeviceMemory(measurement)
 
     # ---- the end
@@ -186,11 +190,26 @@ class Measuring:
         if self.is_worker():
             session.config.workeroutput[TOLD] = sorted(self.gone)  # type: ignore[attr-defined]
             return
-        if self.asked.json is not None:
-            results.to_file(self.asked.json, list(self.results.values()))
+        if getattr(self.config.option, "collectonly", False):
+            return  # nothing ran
         if self.asked.baseline is not None:
             self.comparison = self.compared()
-            self.written = self.asked.update and baseline.write(self.asked.baseline, self.comparison.rows)
+        self.write_files()
+        if self.unwritten and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def write_files(self) -> None:
+        """What cannot be written is told at the end: the results of the run are worth more than that."""
+        try:
+            if self.asked.json is not None:
+                results.to_file(self.asked.json, list(self.results.values()))
+        except OSError as error:
+            self.unwritten.append(f"the report was not written: {error}")
+        try:
+            if self.asked.baseline is not None and self.comparison is not None and self.asked.update:
+                self.written = baseline.write(self.asked.baseline, self.comparison.rows)
+        except OSError as error:
+            self.unwritten.append(f"the baseline was not written: {error}")
 
     def compared(self) -> baseline.Comparison:
         passed = {test: result for test, result in self.results.items() if result.complete and (result.outcome == "passed" or not self.asked.update)}
@@ -205,6 +224,8 @@ class Measuring:
                 terminalreporter.write_line(line)
         if self.asked.baseline is not None and self.comparison is not None:
             self.tell_of(self.comparison, self.asked.baseline.name, terminalreporter)
+        for why in self.unwritten:
+            terminalreporter.write_line(f"device memory: {why}", red=True)
 
     def tell_of(self, compared: baseline.Comparison, file: str, terminalreporter: pytest.TerminalReporter) -> None:
         """Of the baseline."""

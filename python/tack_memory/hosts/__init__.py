@@ -96,7 +96,8 @@ def install(
 
     Notes
     -----
-    May be called from any thread, while the host launches nothing in another one.
+    May be called from any thread, while no other one uses the host: one that reads, fills or makes an array at that moment may have an address
+    that is moved from under it.
     """
     simulation = None
     if not (simulate is simulate_capacity is simulate_addresses is None):
@@ -159,7 +160,8 @@ def uninstall(host: ModuleType | None = None) -> None:
 
     Notes
     -----
-    May be called from any thread, while the host launches nothing in another one.
+    May be called from any thread, while no other one uses the host: one that reads, fills or makes an array at that moment may have an address
+    that is moved from under it.
     """
     tack = _installed.get(_auto.TACK) if host is None else None  # be it still in sys.modules or not
     if host is None and tack is None and _auto.TACK not in sys.modules:

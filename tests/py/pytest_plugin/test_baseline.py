@@ -182,6 +182,7 @@ NO_GPU = {f"TACK_MEMORY_{name}_LIBRARY": "/nonexistent/library.so" for name in (
 WRONG = [
     (["--device-memory-update"], "--device-memory-update is for a baseline: give --device-memory-baseline FILE, too"),
     (["--device-memory-baseline=none.txt"], "--device-memory-baseline: there is no none.txt; to write it: add --device-memory-update"),
+    (["--device-memory-baseline="], "--device-memory-baseline: give the name of a file"),
     (["--device-memory-baseline=."], "--device-memory-baseline: . is a folder"),
     (["--device-memory-baseline=broken.txt"], "broken.txt:2: '<<<<<<< HEAD' is not a test's id, a device and a number of bytes"),
     (["--device-memory-baseline=twice.txt"], "twice.txt:2: a::b on sim:0 is there twice"),
@@ -200,13 +201,61 @@ def test_wrong_options_and_files_are_a_usage_error(project: Project) -> None:
         assert text in told and "Traceback" not in told, (arguments, told)
 
 
+def test_what_only_is_collected_writes_nothing(project: Project) -> None:
+    before = memory(project)
+    for only in ("--collect-only", "--co"):
+        assert "written" not in project.passes("-q", only, "--device-memory-baseline", "memory.txt", "--device-memory-update")
+    assert memory(project) == before
+    project.passes("-q", "--co", "--device-memory-baseline", "new.txt", "--device-memory-update")
+    assert not (project.folder / "new.txt").exists()
+
+
+def test_doctests_that_were_not_collected_are_not_gone(project: Project) -> None:
+    project.write("test_a.py", DOCTESTS)
+    project.passes("-q", "--doctest-modules", "--device-memory-baseline", "memory.txt", "--device-memory-update")
+    rows = memory(project)
+    assert "test_a.py::test_a sim:0 1000\ntest_a.py::test_a.f sim:0 2000\n" in rows
+    output = project.run("-q", "--device-memory-baseline", "memory.txt", "--device-memory-update").stdout
+    assert "gone" not in output and memory(project) == rows, output
+    project.write("test_a.py", DOCTESTS.replace(">>> held", "held"))
+    assert "2 gone" in project.run("-q", "--doctest-modules", "--device-memory-baseline", "memory.txt", "--device-memory-update").stdout
+
+
+DOCTESTS = '''
+    """
+    >>> held = tm.allocate(1000, "sim:0")
+    """
+    import tack_memory as tm
+
+    def f():
+        """
+        >>> held = tm.allocate(2000, "sim:0")
+        """
+    '''
+
+
 # ---- its parts
 
 
 def test_ids_with_spaces_are_read_back(tmp_path: Path) -> None:
-    rows = {("a.py::test[x  y z]", "sim:0"): 5, ("a.py::test[1 2]", "cuda:0"): 0, ("b.py::ü", "cpu"): 2**62}
+    rows = {
+        ("a.py::test[x  y z]", "sim:0"): 5,
+        ("a.py::test[1 2]", "cuda:0"): 0,
+        ("b.py::ü", "cpu"): 2**62,
+        ("#odd/c.py::t", "cpu"): 1,
+        ("\udcff.py::t", "cpu"): 2,
+    }
     file = tmp_path / "folder" / "memory.txt"
     assert write(file, rows) and read(file) == rows and not write(file, dict(reversed(rows.items())))
+
+
+def test_a_file_of_other_editors(tmp_path: Path) -> None:
+    file = tmp_path / "memory.txt"
+    file.write_bytes(b"\xef\xbb\xbf# a byte order mark\r\n#said without a blank\r\n#\r\n# a.py::t sim:0 4\r\na.py::t sim:0 5\r\n")
+    assert read(file) == {("a.py::t", "sim:0"): 5}
+    file.write_bytes(b"a.py::t sim:0 5\n\xff\n")
+    with pytest.raises(ValueError, match=r"memory\.txt:2: "):
+        read(file)
 
 
 @pytest.mark.parametrize(("tolerance", "now", "same"), [("0", 1001, False), ("1", 1001, True), ("1", 998, False), ("0.1%", 999, True), ("0.1%", 1002, False)])

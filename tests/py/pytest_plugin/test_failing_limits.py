@@ -83,6 +83,21 @@ def test_helper(device_memory, mesh):
     smooth(mesh, 2)
     device_memory.assert_below("12 MiB", "sim:0")
     device_memory.assert_below(12 * 2**20 - 1, device="sim:0")
+
+
+class TestOld(__import__("unittest").TestCase):
+    def setUp(self):
+        self.field = tm.allocate("3 MiB", "sim:0")
+
+    @pytest.mark.limit_device_memory("2 MiB", device="sim:0")
+    def test_old(self):
+        pass
+
+
+def test_helper_of_leaks(device_memory, mesh):
+    device_memory.assert_below(0, "sim:0", kind="leak")
+    left = tm.allocate("1 KiB", "sim:0")
+    device_memory.assert_below(0, "sim:0", kind="leak")
 """
 
 SMOOTH = """\
@@ -184,6 +199,18 @@ E         spilled  nothing during the test's body
 E         allow    device_memory.assert_below("12 MiB", device="sim:0")
 """
 
+OLD = """\
+  when     test_filters.py:60 in TestOld.setUp: self.field = tm.allocate("3 MiB", "sim:0")
+           in setUp, which unittest runs with the test
+"""
+
+HELPER_OF_LEAKS = """\
+E         left     1 KiB (1,024 bytes), 1 KiB (1,024 bytes) more
+E         holders  left behind:
+E                    1 KiB  test_filters.py:69
+E         allow    device_memory.assert_below("1 KiB", device="sim:0", kind="leak")
+"""
+
 
 @pytest.fixture
 def failing(project: Project) -> Project:
@@ -194,8 +221,8 @@ def failing(project: Project) -> Project:
 
 def test_a_failing_limit_prints_all_that_is_known(failing: Project) -> None:
     done = failing.run("-q")
-    for text in (SMOOTH, LEAK, TWO, NOTHING, SPILLED, HELPER):
+    for text in (SMOOTH, LEAK, TWO, NOTHING, SPILLED, HELPER, OLD, HELPER_OF_LEAKS):
         assert text in done.stdout, text
     assert done.stdout.count("Traceback") == 0 and "tack_memory/_pytest" not in done.stdout
     assert "FAILED test_filters.py::test_smooth - Failed: device memory: 30 MiB is 6 MiB over the limit of 24 MiB (own, sim:0)\n" in done.stdout
-    assert done.returncode == 1 and "6 failed" in done.stdout
+    assert done.returncode == 1 and "8 failed" in done.stdout

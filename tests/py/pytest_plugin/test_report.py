@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 from pytest_project import Project
+
+import tack_memory
+from tack_memory import _devices
+from tack_memory._pytest.budget import Budget
+from tack_memory._settings import settings
 
 TESTS = """\
     import pytest
@@ -147,6 +153,40 @@ def test_a_budget(project: Project) -> None:
     assert done.stdout.endswith(f"{7 * 2**20} None True None\n{7 * 2**20}\n"), done.stdout + done.stderr
     assert "--device-memory-budget=2G: '2G' can be read in two ways" in done.stderr and "a budget must be above 0" in done.stderr
     assert "'cuda:x' is not a device" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_budget_that_cannot_be_set_on_one_device_is_set_on_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver may not know the total that a percentage is of."""
+    kept = [tack_memory.allocate(1, name) for name in ("sim:0", "sim:1")]
+    variable, budgets = os.environ.get("TACK_MEMORY_BUDGET"), settings.budgets
+
+    def total_of(device: str) -> int | None:
+        return None if device == "sim:1" else 2**30
+
+    monkeypatch.setattr(_devices, "total_of", total_of)
+    with pytest.raises(ValueError, match="TACK_MEMORY_BUDGET: '50%'.* sim:1"):
+        Budget("sim:0=1 MiB,sim:1=50%", "--device-memory-budget").start()
+    assert [tack_memory.get_memory_budget(buffer.device) for buffer in kept] == [None, None]
+    assert (os.environ.get("TACK_MEMORY_BUDGET"), settings.budgets) == (variable, budgets)
+
+
+FULL = """
+    import tack_memory as tm
+
+    def test_holds():
+        tm.allocate("1 MiB", "sim:0")
+    """
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one process", "xdist"])
+def test_files_that_cannot_be_written_are_told_and_the_results_with_them(project: Project, workers: list[str]) -> None:
+    project.write("test_a.py", FULL)
+    options = ["--device-memory-report-json", "test_a.py/report.json", "--device-memory-baseline", "test_a.py/memory.txt", "--device-memory-update"]
+    done = project.run("--junit-xml=junit.xml", *options, *workers)
+    assert done.returncode == 1, done.stdout + done.stderr
+    for what in ("report", "baseline"):
+        assert re.search(rf"\ndevice memory: the {what} was not written: \[Errno .*test_a\.py", done.stdout), done.stdout
+    assert "1 passed" in done.stdout and "Traceback" not in done.stdout + done.stderr and (project.folder / "junit.xml").exists()
 
 
 def test_help_lists_the_options(project: Project) -> None:
