@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tack-memory/tack-memory/backends/cuda"
@@ -30,32 +29,18 @@ func TestDriverThatDoesNotTellTheDevice(t *testing.T) {
 	})
 }
 
-// TestMemoryOfNoOneDevice: managed memory moves between devices, and may be used and freed on each of them; so may what the driver knows no device of.
 func TestMemoryOfNoOneDevice(t *testing.T) {
-	for name, c := range map[string]struct {
-		managed, device int
-		refused         bool
-	}{"of another device": {0, 1, true}, "managed": {1, 1, false}, "of no device that is told": {0, -2, false}} {
-		t.Run(name, func(t *testing.T) {
-			extra := soft.Compile(t, fmt.Sprintf(`
-				int cuPointerGetAttributes(unsigned count, const int *asked, void **answers, unsigned long long address) {
-					for (unsigned i = 0; i < count; i++) *(int *)answers[i] = asked[i] == 2 ? 2 : asked[i] == 8 ? %d : %d;
-					return 0;
-				}`, c.managed, c.device))
-			library, err := cuda.Load(soft.Patched{Loader: dl.System, Extra: extra}, []dl.Candidate{{Name: soft.Library(t, soft.CUDA)}})
-			require.NoError(t, err)
-			driver, err := library.Open("cuda:0", 0)
-			require.NoError(t, err)
-			address, err := driver.Allocate(100)
-			require.NoError(t, err)
-			err = driver.Examine(gomem.Block{Address: address, Bytes: 100, How: gomem.HowCUDAAsync})
-			if c.refused {
-				require.ErrorContains(t, err, "it lies on cuda:1; adopt it there")
-			} else {
-				require.NoError(t, err)
-			}
-			require.NoError(t, driver.Free(gomem.Block{Address: address, Bytes: 100}))
-			assert.NoError(t, driver.Close())
-		})
-	}
+	soft.RequireMemoryOfNoOneDevice(t, "cuda", gomem.HowCUDAAsync, func(managed, device int) string {
+		return fmt.Sprintf(`
+			int cuPointerGetAttributes(unsigned count, const int *asked, void **answers, unsigned long long address) {
+				for (unsigned i = 0; i < count; i++) *(int *)answers[i] = asked[i] == 2 ? 2 : asked[i] == 8 ? %d : %d;
+				return 0;
+			}`, managed, device)
+	}, func(t *testing.T, loader dl.Loader) soft.Examiner {
+		library, err := cuda.Load(loader, []dl.Candidate{{Name: soft.Library(t, soft.CUDA)}})
+		require.NoError(t, err)
+		driver, err := library.Open("cuda:0", 0)
+		require.NoError(t, err)
+		return driver
+	})
 }

@@ -93,11 +93,7 @@ func TestFreedMemoryIsNobodysToAdopt(t *testing.T) {
 			require.NoError(t, r.Driver.Fill(a, []byte{1}, nbytes))
 			r.Free(a, nbytes)
 			require.EqualValues(t, nbytes, r.Driver.PendingFree())
-			var refused *gomem.BlockError
-			require.ErrorAs(t, r.Driver.Examine(block), &refused)
-			require.True(t, refused.Found.Freed)
-			block.Address += nbytes - 1
-			require.ErrorAs(t, r.Driver.Examine(block), &refused)
+			soft.RequireFreed(t, r.Driver, block, a, a+nbytes-1)
 			require.NoError(t, r.Software.Set("delay_us", 0))
 		})
 	}

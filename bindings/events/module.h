@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include "events.h"
+#include "interpreter.h"
 
 #define TM_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TM_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -146,8 +147,6 @@ void tm_release_event_hook(tack_event_hook hook, void *user_data);
 /* Calls a hook with the signature of 2012; not for failures. */
 void tm_call_2012(tack_event_hook hook, void *user_data, const tack_event *event);
 PyObject *tm_event_hook_call(PyObject *event_hook, const tack_event *event);
-
-bool tm_have_gil(void); /* module.c */
 
 /* ---- the C API (capi.c) */
 extern const tack_memory_api tm_public_api;

@@ -8,6 +8,7 @@
 #include "books.h"
 #include "events.h"
 #include "fast.h"
+#include "interpreter.h"
 
 #define TM_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TM_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -77,7 +78,6 @@ uint64_t tm_bringing(uint32_t device, uint64_t nbytes);
 /* The same for what cannot fail and must not be stopped (drops and releases); nothing in a forked child. Runs no Python. */
 void tm_release(tm_call *call);
 void tm_release_anywhere(tm_call *call); /* on any thread, with or without the GIL (a DLPack consumer's) */
-bool tm_have_gil(void);
 /* TM_OP_FOLLOW, of call->device and call->stream: what comes before the end of a launch's holds. No Python code runs before it returns, but signal handlers
  * while it waits on the main thread; Ctrl-C ends the wait. True when a handler raised: the exception is set. Without may_wait it waits for nothing
  * (TM_LATER). call->notices and call->text are for the caller. `thread` is the one that the launch was entered on: of a per-thread stream of another thread

@@ -55,14 +55,7 @@ static void at_end(void)
 static int execute(PyObject *module)
 {
 	static bool once; /* types and tables are the process's, like the Go core: see below */
-	if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
-		PyErr_SetString(PyExc_ImportError, "tack_memory does not support subinterpreters: its core is one per process");
-		return -1;
-	}
-	if (once) {
-		PyErr_SetString(PyExc_ImportError, "tack_memory._native._fast can be loaded once per process only");
-		return -1;
-	}
+	if (tm_only_once(&once, "_fast", "core is one")) return -1;
 	PyMethodDef *const methods[] = {configure_methods, tm_device_methods, tm_allocate_methods, tm_launch_methods, tm_during_launch_methods,
 		tm_adopt_methods, tm_info_methods, tm_budget_methods, tm_peak_methods, tm_label_methods, tm_instances_methods, tm_origin_methods,
 		tm_notices_methods, tm_still_open_methods, tm_events_methods};
@@ -84,16 +77,7 @@ static int execute(PyObject *module)
 	return 0;
 }
 
-static PyModuleDef_Slot slots[] = {
-	{Py_mod_exec, execute},
-#ifdef Py_mod_multiple_interpreters
-	{Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
-#endif
-#ifdef Py_mod_gil
-	{Py_mod_gil, Py_MOD_GIL_USED},
-#endif
-	{0, NULL},
-};
+static PyModuleDef_Slot slots[] = TM_MODULE_SLOTS(execute);
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "tack_memory._native._fast",
 	.m_doc = "The C fast lane: buffers, launches, peaks and figures.", .m_slots = slots};

@@ -281,17 +281,6 @@ void tm_release(tm_call *call)
 	if (TM_UNLIKELY(call->text != NULL)) report(call);
 }
 
-bool tm_have_gil(void)
-{
-	/* Not PyGILState_Check: it says yes to everybody once a subinterpreter was made. */
-	PyThreadState *mine = PyGILState_GetThisThreadState();
-#if PY_VERSION_HEX >= 0x030d0000
-	return mine && mine == PyThreadState_GetUnchecked();
-#else
-	return mine && mine == _PyThreadState_UncheckedGet();
-#endif
-}
-
 void tm_release_anywhere(tm_call *call)
 {
 	if (tm_have_gil()) {

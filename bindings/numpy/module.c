@@ -2,19 +2,13 @@
 #define NP_IMPORTS_NUMPY
 #include "np.h"
 #include "event.h"
+#include "interpreter.h"
 #include "sites.h"
 
 static int execute(PyObject *module)
 {
 	static bool once; /* the books are the process's, and so are NumPy's handlers */
-	if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
-		PyErr_SetString(PyExc_ImportError, "tack_memory does not support subinterpreters: its books are one per process");
-		return -1;
-	}
-	if (once) {
-		PyErr_SetString(PyExc_ImportError, "tack_memory._native._numpy can be loaded once per process only");
-		return -1;
-	}
+	if (tm_only_once(&once, "_numpy", "books are one")) return -1;
 	if (PyArray_ImportNumPyAPI() || np_event_init() || np_handler_init() || np_sites_init() || np_fork_init() || np_store_init()) return -1;
 	PyMethodDef *const methods[] = {np_books_methods, np_handler_methods, np_scope_methods, np_owner_methods, np_sites_methods, np_tracker_methods, np_locals_methods,
 		np_store_methods, np_shared_methods, np_mapped_methods, np_export_methods};
@@ -24,16 +18,7 @@ static int execute(PyObject *module)
 	return 0;
 }
 
-static PyModuleDef_Slot slots[] = {
-	{Py_mod_exec, execute},
-#ifdef Py_mod_multiple_interpreters
-	{Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
-#endif
-#ifdef Py_mod_gil
-	{Py_mod_gil, Py_MOD_GIL_USED},
-#endif
-	{0, NULL},
-};
+static PyModuleDef_Slot slots[] = TM_MODULE_SLOTS(execute);
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "tack_memory._native._numpy",
 	.m_doc = "NumPy's array memory: handlers that count it, and where they are in force.", .m_slots = slots};

@@ -9,7 +9,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -365,30 +365,38 @@ def test_a_hook_that_is_dropped_ends_itself(sync: bool) -> None:
     assert len(events) == told and tack_memory.event_counts().waiting == before
 
 
+@contextmanager
+def interrupted_at(function: Callable[..., Any], instruction: int) -> Iterator[list[int]]:
+    """Ctrl-C before one instruction of the next call of a function. Gives a list that has the instruction then, where there are so many."""
+    met: list[int] = []
+    at = 0
+
+    def trace(frame: Any, kind: str, arg: Any) -> Any:
+        nonlocal at
+        frame.f_trace_opcodes = True
+        if kind == "opcode" and frame.f_code is function.__code__:
+            at += 1
+            if at == instruction:
+                met.append(at)
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        with suppress(KeyboardInterrupt):
+            yield met
+    finally:
+        sys.settrace(None)
+
+
 def test_ctrl_c_while_a_hook_is_added_leaves_none_behind() -> None:
     """It comes between the end of the C function and the next line of Python."""
     events: list[Event] = []
     interrupted = 0
-    for nth in range(1, 12):
-        at = 0
-
-        def trace(frame: Any, kind: str, arg: Any, nth: int = nth) -> Any:
-            nonlocal at
-            frame.f_trace_opcodes = True
-            if kind == "opcode" and frame.f_code.co_name == "__enter__":
-                at += 1
-                if at == nth:
-                    raise KeyboardInterrupt
-            return trace
-
-        sys.settrace(trace)
-        try:
-            with tack_memory.event_hook(events.append, sync=True):
-                pass
-        except KeyboardInterrupt:
-            interrupted += 1
-        finally:
-            sys.settrace(None)
+    for instruction in range(1, 12):
+        with interrupted_at(tack_memory.event_hook.__enter__, instruction) as met, tack_memory.event_hook(events.append, sync=True):
+            pass
+        interrupted += len(met)
         gc.collect()
         work()
     assert interrupted > 5 and events == []
@@ -398,26 +406,11 @@ def test_ctrl_c_while_a_hook_is_removed_leaves_none_behind() -> None:
     """At any instruction of the end of the block: the hook is gone then, or can be removed still."""
     events: list[Event] = []
     interrupted = 0
-    for nth in range(1, 25):
-        at = 0
-
-        def trace(frame: Any, kind: str, arg: Any, nth: int = nth) -> Any:
-            nonlocal at
-            frame.f_trace_opcodes = True
-            if kind == "opcode" and frame.f_code.co_name == "__exit__":
-                at += 1
-                if at == nth:
-                    raise KeyboardInterrupt
-            return trace
-
+    for instruction in range(1, 25):
         hook = tack_memory.event_hook(events.append, sync=True).__enter__()
-        sys.settrace(trace)
-        try:
+        with interrupted_at(tack_memory.event_hook.__exit__, instruction) as met:
             hook.__exit__(None, None, None)
-        except KeyboardInterrupt:
-            interrupted += 1
-        finally:
-            sys.settrace(None)
+        interrupted += len(met)
         if "open" in repr(hook):
             hook.__exit__(None, None, None)
         work()
