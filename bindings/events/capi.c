@@ -58,7 +58,8 @@ const tm_events_api tm_internal_api = {
 	.active = &tm_ring.active,
 	.ring = &tm_ring,
 	.deliver = tm_deliver,
-	.drain = tm_drain,
+	.drain = tm_drain_and_wait,
 	.cause = tm_cause,
 	.name_devices = name_devices,
+	.drain_in_free = tm_drain_in_free,
 };

@@ -90,12 +90,7 @@ static void call(tm_hook *hook, const tack_event *event, uint32_t nest)
 	bool python = hook->kind == TM_PYTHON_EVENT || hook->kind == TM_PYTHON_2012;
 	if (python && tm_finalizing()) return; /* its modules are being taken down */
 	if (python && !hook->sync) {
-		if (tm_python_queue(hook, event, nest)) { /* the main thread does not come to it: it waits in C, or for other threads */
-			tm_gc_hold();
-			tm_python_run_queue(hook);
-			tm_gc_release();
-			if (tm_python_queue(hook, event, nest)) count(&tm_lost);
-		}
+		if (tm_python_queue(hook, event, nest)) count(&tm_lost);
 		return;
 	}
 	tm_frame frame;
@@ -154,11 +149,13 @@ static bool is_told(const tack_event *event, uint32_t nest)
 static uint64_t waiting(void) { return __atomic_load_n(&tm_ring.head, __ATOMIC_SEQ_CST) - tm_ring.tail; }
 
 /* Where hooks are slow and threads many, those that only add to the ring wait for the one that takes from it, or it would run over. Not for ever: a hook may be waiting
- * for this very thread. Then nobody waits any more until something is taken. */
+ * for this very thread. Then nobody waits any more until something is taken. Frees of NumPy's wait, too: somebody else can only be in the middle of taking where a hook that is called at once lets
+ * go of the GIL, and such hooks run inside of frees anyway. */
 #define ENOUGH_WAITING (TM_MOST_WAITING / 4)
 static void let_others_drain(void)
 {
 	static uint64_t stuck_at = UINT64_MAX; /* tail, when somebody has waited in vain; with the GIL */
+	if (TM_LIKELY(!draining) || tm_me.frames) return;
 	uint64_t began = tm_ring.tail;
 	for (int patience = 4000; /* 2 s */ draining && waiting() > ENOUGH_WAITING && tm_ring.tail != stuck_at; patience--) {
 		if (!patience) {
@@ -177,7 +174,6 @@ static void let_others_drain(void)
 void tm_drain(void)
 {
 	if (tm_me.frames) return; /* whoever called the hook goes on */
-	if (draining) let_others_drain();
 	if (draining) return; /* the other thread takes what comes, too */
 	tm_event_slot slot;
 	draining = tm_me.draining = true;
@@ -187,10 +183,37 @@ void tm_drain(void)
 			slot.event.seq = next_number();
 			call_without_gil(&slot.event, slot.nest);
 		}
+		if (!(tm_gil_domains & (1u << slot.event.domain))) continue; /* its last hook has gone meanwhile: nothing is untold of that domain any more, and this must not be either */
 		if (is_told(&slot.event, slot.nest)) dispatch(&slot.event, slot.nest);
 	}
 	draining = tm_me.draining = false;
 	if (TM_UNLIKELY(waiting())) tm_call_later();
+}
+
+void tm_drain_and_wait(void)
+{
+	let_others_drain();
+	tm_drain();
+	tm_make_room(true);
+}
+
+void tm_drain_in_free(void)
+{
+	tm_drain();
+	tm_make_room(false);
+}
+
+/* By a thread with the GIL. */
+static void deliver_here(const tack_event *event)
+{
+	let_others_drain();
+	tm_drain();
+	if (tm_me.frames || draining || waiting()) /* or it would overtake what is older */
+		tm_ring_push(event, tm_me.nest);
+	else if (is_told(event, 0))
+		dispatch(event, 0);
+	tm_drain(); /* what happened in the hooks, or came meanwhile */
+	tm_make_room(event->kind != TACK_FREE);
 }
 
 void tm_deliver(const tack_event *told, int have_gil)
@@ -203,17 +226,12 @@ void tm_deliver(const tack_event *told, int have_gil)
 	call_without_gil(&event, tm_me.nest);
 	if (!(__atomic_load_n(&tm_gil_domains, __ATOMIC_RELAXED) & (1u << event.domain))) return;
 	if (have_gil == TM_GIL_UNKNOWN) have_gil = tm_have_gil();
-	if (have_gil) tm_drain();
-	if (!have_gil || tm_me.frames || draining || waiting()) { /* or it would overtake what is older */
+	if (have_gil) {
+		deliver_here(&event);
+	} else {
 		tm_ring_push(&event, tm_me.nest);
-		if (have_gil)
-			tm_drain();
-		else
-			tm_call_later();
-		return;
+		tm_call_later();
 	}
-	if (is_told(&event, 0)) dispatch(&event, 0);
-	tm_drain(); /* what happened in the hooks */
 }
 
 /* ---- what waits for the main thread */

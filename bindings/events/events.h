@@ -39,12 +39,14 @@ typedef struct tm_events_api {
 	/* Tells of an event. have_gil: 1: the caller has the GIL, and any Python code may run; 0: it has not; TM_GIL_UNKNOWN: find out. It holds no lock. An exception that is set stays
 	 * set. */
 	void (*deliver)(const tack_event *event, int have_gil);
-	/* With the GIL: delivers what is in the ring. The same conditions. */
+	/* With the GIL: delivers what is in the ring. The same conditions; where too much waits for a hook that another thread is calling, it gives the GIL away until there is room. */
 	void (*drain)(void);
 	/* Of the calling thread, for events that Go will tell of. */
 	uint32_t (*cause)(void);
 	/* Who knows the devices' names: (number) -> UTF-8 text that stays valid, or NULL. */
 	void (*name_devices)(const char *(*name)(int device));
+	/* drain() for destructors: waits for no other thread. */
+	void (*drain_in_free)(void);
 } tm_events_api;
 
 #define TM_GIL_UNKNOWN (-1)

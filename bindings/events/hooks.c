@@ -69,6 +69,7 @@ tm_hook *tm_hook_make(tm_hook_kind kind, const char *name, unsigned domains)
 	hook->kind = kind;
 	hook->domains = domains;
 	hook->token = ++last_token;
+	hook->stuck_at = UINT64_MAX;
 	strncpy(hook->name, name ? name : "", sizeof hook->name - 1);
 	return hook;
 }
@@ -83,9 +84,10 @@ static void publish(tm_hooks **place, tm_hooks *now)
 	} else {
 		with_gil = now;
 	}
-	unsigned domains = 0;
+	unsigned domains = 0, *told = place == &without_gil ? &tm_free_domains : &tm_gil_domains;
 	for (uint32_t i = 0; now && i < now->count; i++) domains |= now->hooks[i]->domains;
-	__atomic_store_n(place == &without_gil ? &tm_free_domains : &tm_gil_domains, domains, __ATOMIC_SEQ_CST);
+	if (place == &with_gil) tm_untold_forget(*told & ~domains);
+	__atomic_store_n(told, domains, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&tm_ring.active, tm_gil_domains | tm_free_domains, __ATOMIC_SEQ_CST);
 	drop(before); /* last: it may run Python */
 }

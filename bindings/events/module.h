@@ -22,7 +22,7 @@ static inline bool tm_finalizing(void)
 }
 
 /* ---- the ring (ring.c) */
-#define TM_MOST_WAITING 65536 /* events in the ring, and in the queue of one hook of Python's; a power of two */
+#define TM_MOST_WAITING 65536 /* events in the ring, and in the queue of one hook of Python's where no frees come on top; a power of two */
 extern tm_event_ring tm_ring;
 int tm_ring_open(void); /* maps its memory, once: 0, or -1 without any; with the GIL */
 void tm_ring_push(const tack_event *event, uint32_t nest);
@@ -59,6 +59,7 @@ typedef struct tm_hook {
 	tm_waiting *queue;
 	size_t first, count, room;
 	uint64_t taken;      /* events that have left the queue so far */
+	uint64_t stuck_at;   /* taken, when somebody has waited for it in vain; UINT64_MAX: never */
 	bool delivering;     /* a thread calls the hook with what waits */
 } tm_hook;
 
@@ -110,7 +111,9 @@ typedef struct tm_here {
 extern __thread tm_here tm_me;
 
 void tm_deliver(const tack_event *event, int have_gil);
-void tm_drain(void);
+void tm_drain(void);                  /* what is in the ring, now; unless another thread does */
+void tm_drain_and_wait(void);         /* the same, and waits where others are to catch up: gives the GIL away */
+void tm_drain_in_free(void);          /* the same in a destructor: waits for nobody */
 uint32_t tm_cause(void);
 void tm_call_later(void);             /* has Python's main thread deliver what waits, soon; needs no GIL */
 int tm_flush(void);                   /* 0; -1 with an exception (Ctrl-C while it waited for another thread) */
@@ -125,6 +128,13 @@ extern uint64_t tm_delivered, tm_suppressed, tm_lost; /* atomic */
 /* ---- memory that hooks allocated (untold.c); with the GIL */
 bool tm_untold_add(unsigned domain, const void *address); /* false: no memory for it */
 bool tm_untold_take(unsigned domain, const void *address); /* whether it was there */
+void tm_untold_forget(unsigned domains); /* nobody listens to these (bits) any more: what was untold is older than the next hook */
+
+/* ---- what waits for a hook of Python's that is not sync (queue.c); with the GIL */
+int tm_python_queue(tm_hook *hook, const tack_event *event, uint32_t nest); /* -1: it is lost */
+void tm_python_run_queue(tm_hook *hook);
+/* Where too much waits for a hook: waits for the thread that calls it (gives the GIL away), if this may wait; calls it with what waits, if no thread does and there is no room any more. */
+void tm_make_room(bool may_wait);
 
 /* ---- Python's hooks (python.c) */
 int tm_python_init(PyObject *module);
@@ -132,8 +142,6 @@ int tm_python_init(PyObject *module);
 void tm_python_call(tm_hook *hook, const tack_event *event);
 /* A hook was called: where it did not go well, an exception is set, and is dealt with. */
 void tm_hook_called(tm_hook *hook, bool well);
-int tm_python_queue(tm_hook *hook, const tack_event *event, uint32_t nest);
-void tm_python_run_queue(tm_hook *hook);
 /* Automatic collections are off from the first of these to the last. */
 void tm_gc_hold(void);
 void tm_gc_release(void);

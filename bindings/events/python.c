@@ -1,4 +1,4 @@
-/* Hooks that are Python's callables: the Event that they get, the queue of those that are called later, and what happens to what they raise. */
+/* Hooks that are Python's callables: the Event that they get, and what happens to what they raise. */
 #include "module.h"
 
 static PyTypeObject *event_type;
@@ -118,56 +118,6 @@ void tm_gc_at_fork(void)
 	bool ended = holding && !tm_me.holding;
 	holding = tm_me.holding;
 	if (ended && was_on && tm_have_gil()) PyGC_Enable();
-}
-
-/* ---- the queue */
-
-static int grow(tm_hook *hook)
-{
-	size_t room = hook->room ? 2 * hook->room : 64;
-	if (room > TM_MOST_WAITING) return -1;
-	tm_waiting *queue = malloc(room * sizeof *queue);
-	if (!queue) return -1;
-	for (size_t i = 0; i < hook->count; i++) queue[i] = hook->queue[(hook->first + i) % hook->room];
-	free(hook->queue);
-	hook->queue = queue;
-	hook->first = 0;
-	hook->room = room;
-	return 0;
-}
-
-int tm_python_queue(tm_hook *hook, const tack_event *event, uint32_t nest)
-{
-	if (hook->removed || (hook->count == hook->room && grow(hook))) return -1; /* it may have ended while somebody made room */
-	hook->queue[(hook->first + hook->count++) % hook->room] = (tm_waiting){*event, nest};
-	tm_call_later();
-	return 0;
-}
-
-/* Calls the hook with what waits now; what comes meanwhile waits for the next time. */
-void tm_python_run_queue(tm_hook *hook)
-{
-	if (hook->delivering) return; /* another thread does: in order, so one at a time */
-	hook->delivering = true;
-	tm_hook_retain(hook);
-	PyObject *type, *value, *traceback;
-	PyErr_Fetch(&type, &value, &traceback);
-	for (size_t most = hook->count; most && hook->count && !hook->removed; most--) {
-		tm_waiting next = hook->queue[hook->first];
-		hook->first = (hook->first + 1) % hook->room;
-		hook->count--;
-		tm_frame frame;
-		uint32_t before = tm_me.nest;
-		tm_enter(&frame, hook, next.nest);
-		tm_python_call(hook, &next.event);
-		tm_leave(&frame, before);
-		hook->taken++;
-	}
-	hook->delivering = false;
-	PyErr_Restore(type, value, traceback);
-	tm_hook_release(hook);
-	tm_drain(); /* what happened in the hook */
-	if (hook->count) tm_call_later();
 }
 
 /* ---- Python's functions */

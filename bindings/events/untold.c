@@ -1,5 +1,6 @@
 /* The memory that hooks allocated: its allocation was not told, so nothing is told of it until it ends. Else a hook that allocates would be called for that, and so on
- * without end. A set of addresses with open addressing; mostly it is empty. */
+ * without end. Where the last hook of a domain goes, nobody hears of that end: its addresses are forgotten then, or they would be untold for whoever has them next.
+ * A set of addresses with open addressing; mostly it is empty. */
 #include "module.h"
 
 static struct {
@@ -7,7 +8,10 @@ static struct {
 	size_t room, count;
 } set;
 
-static uint64_t key_of(unsigned domain, const void *address) { return (uint64_t)(uintptr_t)address ^ ((uint64_t)(domain + 1) << 60); }
+/* Addresses of user space have no bits up there, so a key tells its domain again. */
+#define DOMAIN_SHIFT 60
+static uint64_t key_of(unsigned domain, const void *address) { return (uint64_t)(uintptr_t)address ^ ((uint64_t)(domain + 1) << DOMAIN_SHIFT); }
+static unsigned domain_of(uint64_t key) { return (unsigned)(key >> DOMAIN_SHIFT) - 1; }
 
 static size_t place_of(uint64_t key) { return (size_t)((key * 0x9e3779b97f4a7c15u) >> 20) & (set.room - 1); }
 
@@ -57,4 +61,20 @@ bool tm_untold_take(unsigned domain, const void *address)
 		hole = at;
 	}
 	return true;
+}
+
+void tm_untold_forget(unsigned domains)
+{
+	if (!domains || !set.count) return;
+	size_t kept = 0;
+	for (size_t i = 0; i < set.room; i++) kept += set.keys[i] && !(domains & (1u << domain_of(set.keys[i])));
+	uint64_t *keys = kept ? calloc(set.room, sizeof *keys) : NULL, *old = set.keys;
+	if (kept && !keys) return; /* no memory: they stay untold, which is wrong for those that are used again, but loses nothing else */
+	size_t old_room = set.room;
+	set.keys = keys;
+	set.count = kept;
+	if (!kept) set.room = 0;
+	for (size_t i = 0; kept && i < old_room; i++)
+		if (old[i] && !(domains & (1u << domain_of(old[i])))) set.keys[find(old[i])] = old[i];
+	free(old);
 }

@@ -123,7 +123,7 @@ static void buffer_dealloc(PyObject *self)
 	Py_XDECREF(buffer->origin);
 	type->tp_free(self);
 	Py_DECREF(type);
-	tm_tell(); /* last: hooks may collect garbage, and there is nothing left of this object that could be found */
+	tm_tell_in_free(); /* last: hooks may collect garbage, and there is nothing left of this object that could be found */
 }
 
 int tm_raise_freed(const tm_buffer *buffer)

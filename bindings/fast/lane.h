@@ -357,6 +357,11 @@ static inline void tm_tell(void)
 {
 	if (TM_EVENTS_ON(tm_events, TACK_DEVICE)) tm_events->drain();
 }
+/* The same at the end of a destructor: hooks may be called, but no other thread is waited for. */
+static inline void tm_tell_in_free(void)
+{
+	if (TM_EVENTS_ON(tm_events, TACK_DEVICE)) tm_events->drain_in_free();
+}
 static inline uint32_t tm_cause(void) { return TM_EVENTS_ON(tm_events, TACK_DEVICE) ? tm_events->cause() : 0; }
 void tm_tell_failed(uint32_t device, uint64_t nbytes);
 /* A CPU buffer of a forked child was made, or is about to be freed. */

@@ -95,19 +95,58 @@ static PyObject *enter_context(PyObject *module, PyObject *const *args, Py_ssize
 	Py_RETURN_NONE;
 }
 
-static PyObject *leave_context(PyObject *module, PyObject *tokens)
+/* Sets what was in force while a block that goes on was entered, and in the block, with what the block's handler takes back in the place of what did. */
+static int enter_again(PyObject *entry, PyObject *below)
 {
-	Py_ssize_t count = PyList_CheckExact(tokens) ? PyList_GET_SIZE(tokens) : 0;
-	if (!count) return PyErr_Format(PyExc_TypeError, "leave_context() takes a list with a token");
-	PyObject *token = Py_NewRef(PyList_GET_ITEM(tokens, count - 1));
-	bool here = !PyContextVar_Reset(variable, token), other = !here && PyErr_ExceptionMatches(PyExc_ValueError);
-	Py_DECREF(token);
-	if (other) {
-		PyErr_Clear();
-		Py_RETURN_FALSE;
+	PyObject *handler = PyTuple_GET_ITEM(entry, 0), *tokens = PyTuple_GET_ITEM(entry, 1);
+	PyObject *before = PyObject_GetAttrString(PyList_GET_ITEM(tokens, 0), "old_value");
+	if (!before) return -1;
+	PyObject *set = NULL, *token = NULL;
+	/* Installed between the two blocks: it is of the one below, and stays. (Not where there was none, Token.MISSING.) */
+	bool installed = below && before != below && PyCapsule_IsValid(before, NP_CAPSULE);
+	if (!installed || (set = PyContextVar_Set(variable, before))) token = PyContextVar_Set(variable, handler);
+	Py_DECREF(before);
+	Py_XDECREF(set);
+	if (!token) return -1;
+	return PyList_SetItem(tokens, 0, token);
+}
+
+static bool is_entered(PyObject *tokens) { return PyList_CheckExact(tokens) && PyList_GET_SIZE(tokens); }
+
+static bool are_entries(PyObject *above)
+{
+	if (!PyTuple_CheckExact(above)) return false;
+	for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(above); i++) {
+		PyObject *entry = PyTuple_GET_ITEM(above, i);
+		if (!PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != 2 || !is_entered(PyTuple_GET_ITEM(entry, 1))) return false;
 	}
-	if (!here || PyList_SetSlice(tokens, count - 1, count, NULL)) return NULL;
-	Py_RETURN_TRUE;
+	return true;
+}
+
+/* A ContextVar only goes back, step by step. So a block that ends below others goes back to where it began, and the others are entered again, all in one step, in which no Python code runs. */
+static PyObject *leave_context(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+	if (nargs != 2 || !is_entered(args[0]) || !are_entries(args[1]))
+		return PyErr_Format(PyExc_TypeError, "leave_context() takes a list with a token, and a tuple of capsules with such lists");
+	PyObject *token = Py_NewRef(PyList_GET_ITEM(args[0], PyList_GET_SIZE(args[0]) - 1)), *now = NULL, *result = NULL, *below = NULL;
+	if (PyContextVar_Get(variable, NULL, &now)) goto end;
+	if (PyContextVar_Reset(variable, token)) {
+		if (PyErr_ExceptionMatches(PyExc_ValueError)) {
+			PyErr_Clear();
+			result = Py_NewRef(Py_False);
+		}
+		goto end;
+	}
+	if (PyList_SetSlice(args[0], PyList_GET_SIZE(args[0]) - 1, PyList_GET_SIZE(args[0]), NULL)) goto end;
+	for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); i++) {
+		if (enter_again(PyTuple_GET_ITEM(args[1], i), below)) goto end;
+		below = PyTuple_GET_ITEM(PyTuple_GET_ITEM(args[1], i), 0);
+	}
+	result = below && now != below ? PyContextVar_Set(variable, now) : Py_NewRef(Py_True); /* installed in the youngest of them */
+end:
+	Py_DECREF(token);
+	Py_XDECREF(now);
+	return result;
 }
 
 static PyObject *current_handler(PyObject *module, PyObject *unused) { return PyDataMem_GetHandler(); }
@@ -118,8 +157,10 @@ PyMethodDef np_scope_methods[] = {
 		"set_process_handler(capsule, /)\n--\n\nThe handler of every context in which none was set; None: NumPy's own. RuntimeError, and nothing has changed, where this Python is not known."},
 	{"set_context_handler", set_context_handler, METH_O, "set_context_handler(capsule, /)\n--\n\nThe handler of this context; None: NumPy's own. Returns the one before."},
 	{"enter_context", NP_FASTCALL(enter_context), "enter_context(capsule, tokens, /)\n--\n\nThe handler of this context; what takes it back is appended to the list."},
-	{"leave_context", leave_context, METH_O,
-		"leave_context(tokens, /)\n--\n\nTakes back the last of the list, and takes it out. False, and nothing has changed, in another context than that it was entered in."},
+	{"leave_context", NP_FASTCALL(leave_context),
+		"leave_context(tokens, above, /)\n--\n\nTakes back the last of the list, and takes it out; the blocks that were entered after it, (capsule, tokens) each, stay in force in their order.\n"
+		"False, and nothing has changed, in another context than that it was entered in. Else True; or, where something was installed in the youngest of those blocks,\n"
+		"the token that takes it back."},
 	{"current_handler", current_handler, METH_NOARGS, "current_handler()\n--\n\nThe handler of this context."},
 	{NULL},
 };

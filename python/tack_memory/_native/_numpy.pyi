@@ -1,4 +1,4 @@
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any, TypeAlias
 
 import numpy
@@ -30,8 +30,9 @@ def set_context_handler(capsule: Handler | None, /) -> Handler: ...
 def enter_context(capsule: Handler, tokens: list[object], /) -> None:
     """The handler of this context; what takes it back is appended to the list, in one step that no signal can divide."""
 
-def leave_context(tokens: list[object], /) -> bool:
-    """Takes back the last of the list; False, and the handler stays, in another context than it was entered in."""
+def leave_context(tokens: list[object], above: tuple[tuple[Handler, list[object]], ...], /) -> bool | Token[Handler]:
+    """Takes back the last of the list; the blocks that were entered after it, (capsule, tokens) each, stay in force in their order. False, and the
+    handler stays, in another context than it was entered in. A token: takes back what was installed in the youngest of those blocks."""
 
 def current_handler() -> Handler: ...
 def owner(array: object, /) -> tuple[str, int | None, int | None, int] | None:

@@ -111,8 +111,8 @@ def uninstall() -> None:
 class use:
     """An allocator for a block of code: `with tack_memory.numpy.use("aligned", align=4096): ...`
 
-    On exit, also by an exception, the allocator from before is in force again, whatever was installed in the block's context meanwhile. Blocks nest; those
-    of one context end in the opposite order. Where the scope is "context", a block is one task's or one
+    On exit, also by an exception, the allocator from before is in force again, whatever was installed in the block's context meanwhile. Blocks nest, and
+    may end in any order (those of generators do): the youngest that is open is in force. Where the scope is "context", a block is one task's or one
     thread's, also when others run meanwhile. One object is for one block at a time.
 
     Parameters
@@ -124,7 +124,7 @@ class use:
     path : str or path, optional
         As in `install`.
     scope : {"context", "process"}, optional
-        As in `install`; "process" blocks may end in any order, and the youngest that is open is in force.
+        As in `install`.
 
     Raises
     ------
@@ -138,13 +138,12 @@ class use:
     May be used in any thread.
     """
 
-    __slots__ = ("_handler", "_installed", "_scope", "_tokens")
+    __slots__ = ("_entry", "_handler", "_scope")
 
     def __init__(self, allocator: Allocator = "default", *, align: Size = ALIGNMENT, path: Path | None = None, scope: Scope = "context") -> None:
         _check_scope(scope)
         self._handler, self._scope = handler_of(allocator, align, path), scope
-        self._tokens: list[object] = []  # one while it is entered in a context
-        self._installed: Token[Handler] | None = None  # what was installed there then
+        self._entry: _Entry | None = None  # of the last time that it was entered in a context
 
     def __enter__(self) -> None:
         if self._is_entered():
@@ -154,8 +153,9 @@ class use:
             if self._scope == "process":
                 _process.push(self)
             else:
-                self._installed = _here.get()
-                _numpy.enter_context(self._handler, self._tokens)
+                self._entry = _Entry(self._handler, _here.get())
+                _numpy.enter_context(self._handler, self._entry.tokens)
+                _open.set((*_open.get(), self._entry))
         except BaseException:  # Ctrl-C may come at the end of any call
             if self._is_entered():
                 self._leave()
@@ -168,15 +168,12 @@ class use:
             raise RuntimeError("this block of tack_memory.numpy.use was left in another context than it was entered in, where it stays in force")
 
     def _is_entered(self) -> bool:
-        return _process.has(self) if self._scope == "process" else bool(self._tokens)
+        return _process.has(self) if self._scope == "process" else self._entry is not None and bool(self._entry.tokens)
 
     def _leave(self) -> bool:
         """False in another context than it was entered in."""
-        if self._scope == "context":
-            left = _numpy.leave_context(self._tokens)
-            if left and _here.get() is not self._installed:
-                _here.set(self._installed)
-            return left
+        if self._entry is not None:
+            return self._entry.leave()
         try:
             _process.remove(self)
         except BaseException:  # Ctrl-C, somewhere in it
@@ -187,6 +184,50 @@ class use:
 
 _here: ContextVar[Token[Handler] | None] = ContextVar("tack_memory_numpy", default=None)
 """What is installed in this context."""
+
+
+class _Entry:
+    """A block that was entered in a context. The order in which blocks end need not be the opposite of that in which they began."""
+
+    __slots__ = ("handler", "installed", "tokens")
+
+    def __init__(self, handler: Handler, installed: Token[Handler] | None) -> None:
+        self.handler, self.installed = handler, installed  # the second: what was installed when it began
+        self.tokens: list[object] = []  # one until it ends
+
+    def leave(self) -> bool:
+        """False in another context than it was entered in."""
+        blocks = _open.get()
+        after = blocks[blocks.index(self) + 1 :] if self in blocks else ()  # of the same context: a context's own are behind those that it has inherited
+        above = tuple(block for block in after if block.tokens)
+        try:
+            left = _numpy.leave_context(self.tokens, tuple((block.handler, block.tokens) for block in above))
+        except BaseException:
+            if not self.tokens:  # Ctrl-C at its end
+                self._settle(above, True)
+            raise
+        if left is not False:
+            self._settle(above, left)
+        return left is not False
+
+    def _settle(self, above: tuple[_Entry, ...], left: bool | Token[Handler]) -> None:
+        """What was installed in this block ends with it, also for the blocks that were entered on top of that."""
+        here = now = _here.get()
+        if not above:
+            now = self.installed
+        elif (ended := above[0].installed) is not self.installed:
+            for block in above:
+                if block.installed is ended:
+                    block.installed = self.installed
+            if here is ended:
+                now = left if isinstance(left, Token) else self.installed
+        if now is not here:
+            _here.set(now)
+        _open.set(tuple(block for block in _open.get() if block.tokens))
+
+
+_open: ContextVar[tuple[_Entry, ...]] = ContextVar("tack_memory_numpy_blocks", default=())
+"""The blocks that were entered in this context, the youngest last, behind those of the context that it is a copy of."""
 
 
 class _Process:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 import types
 from collections.abc import Iterable
 from pathlib import Path
@@ -86,3 +87,22 @@ def load(path: Path) -> Any:
     spec.loader.exec_module(module)
     sys.modules[name] = module
     return module
+
+
+def together(*functions: Any) -> None:
+    """All at a time, each in a thread of its own; the main thread waits in C, and is asked for nothing. The first exception is raised."""
+    errors: list[BaseException] = []
+
+    def guarded(function: Any) -> None:
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(f,)) for f in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

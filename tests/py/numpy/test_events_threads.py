@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from events_support import DEVICE, PINNED, WITHOUT_GIL, Table, compile_module, load
+from events_support import DEVICE, PINNED, WITHOUT_GIL, Table, compile_module, load, together
 from support import MIB, run_python, wait_until
 
 import tack_memory
@@ -30,25 +30,6 @@ def threads_take_turns_often() -> Iterator[None]:
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
-
-
-def together(*functions: Any) -> None:
-    """All at a time; the first exception is raised."""
-    errors: list[BaseException] = []
-
-    def guarded(function: Any) -> None:
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(f,)) for f in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def allocator(device: str, seed: int, steps: int = 150) -> Any:

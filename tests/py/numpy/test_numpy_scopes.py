@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
+import random
 import threading
 import warnings
 from collections.abc import Callable
@@ -34,6 +36,7 @@ def in_thread(function: Callable[[], Any]) -> Any:
 
 
 ORDINARY, COUNTED, ALIGNED, HUGE = "default_allocator", "tack_memory", "tack_memory_aligned", "tack_memory_hugepage"
+HANDLERS = {"default": COUNTED, "aligned": ALIGNED, "hugepage": HUGE}
 
 
 def test_blocks_nest() -> None:
@@ -72,7 +75,7 @@ def test_tasks_inherit_and_do_not_disturb_each_other() -> None:
             with tn.use(allocator):
                 await asyncio.sleep(0)
                 turns.append(name)
-                assert handler() == {"default": COUNTED, "aligned": ALIGNED, "hugepage": HUGE}[allocator]
+                assert handler() == HANDLERS[allocator]
             await asyncio.sleep(0)
             assert handler() == COUNTED, "of the task that started it"
 
@@ -185,6 +188,92 @@ def test_a_block_left_in_another_context() -> None:
     assert context.run(handler) == ORDINARY, "it could still be left where it was entered"
     with block:
         assert handler() == ALIGNED
+
+
+def test_blocks_of_generators_end_in_any_order() -> None:
+    def generator(name: str) -> Any:
+        with tn.use(name):
+            yield
+
+    for order in itertools.permutations(range(3)):
+        names = ["aligned", "hugepage", "default"]
+        generators = [generator(name) for name in names]
+        for one in generators:
+            next(one)
+        alive = list(names)
+        for number in order:
+            generators[number].close()
+            alive.remove(names[number])
+            assert handler() == (HANDLERS[alive[-1]] if alive else ORDINARY), (order, number)
+        tn.install()
+        assert handler() == COUNTED, "no block has left anything set in this context"
+        tn.uninstall()
+
+
+def test_a_program_of_blocks_and_installs_against_a_model() -> None:
+    """Blocks of one context, ended in any order, with installs in between: in force is what the youngest open block says, or was installed in it last."""
+
+    def run(seed: int) -> None:
+        generator = random.Random(seed)
+        levels: list[list[Any]] = [[None, ORDINARY, None]]  # block, what it says, what is installed in it
+        for _ in range(60):
+            what = generator.random()
+            if what < 0.35 and len(levels) < 6:
+                name = generator.choice(list(HANDLERS))
+                block = tn.use(name)
+                block.__enter__()
+                levels.append([block, HANDLERS[name], None])
+            elif what < 0.75 and len(levels) > 1:
+                levels.pop(generator.randrange(1, len(levels)))[0].__exit__(None, None, None)
+            else:
+                name = generator.choice(list(HANDLERS))
+                tn.install("context", name)
+                levels[-1][2] = HANDLERS[name]
+            assert handler() == (levels[-1][2] or levels[-1][1])
+        while len(levels) > 1:
+            levels.pop(generator.randrange(1, len(levels)))[0].__exit__(None, None, None)
+            assert handler() == (levels[-1][2] or levels[-1][1])
+        if levels[0][2]:
+            tn.uninstall()
+        assert handler() == ORDINARY
+        with pytest.raises(RuntimeError, match="not installed"):
+            tn.uninstall()
+
+    for seed in range(300):
+        contextvars.copy_context().run(run, seed)
+    assert handler() == ORDINARY
+
+
+def test_a_block_that_ends_below_one_in_which_something_was_taken_out() -> None:
+    def inside() -> None:
+        tn.install("context", "aligned")
+        below, above = tn.use(), tn.use("hugepage")
+        below.__enter__()
+        above.__enter__()
+        tn.uninstall()  # until the block ends
+        assert handler() == ORDINARY
+        below.__exit__(None, None, None)
+        assert handler() == ORDINARY
+        above.__exit__(None, None, None)
+        assert handler() == ALIGNED
+
+    contextvars.copy_context().run(inside)
+
+
+def test_a_task_ends_its_blocks_in_any_order_after_those_that_it_has_inherited_have_ended() -> None:
+    inherited, first, second = tn.use(), tn.use("aligned"), tn.use("hugepage")
+    inherited.__enter__()
+    task = contextvars.copy_context()
+    task.run(first.__enter__)
+    task.run(second.__enter__)
+    with pytest.raises(RuntimeError, match="another context"):
+        task.run(inherited.__exit__, None, None, None)
+    assert task.run(handler) == HUGE
+    inherited.__exit__(None, None, None)
+    task.run(first.__exit__, None, None, None)
+    assert task.run(handler) == HUGE
+    task.run(second.__exit__, None, None, None)
+    assert (task.run(handler), handler()) == (COUNTED, ORDINARY), "a copy keeps what was in force when it was made"
 
 
 def test_names_that_are_imported_late_stay() -> None:
