@@ -186,12 +186,15 @@ PER_THREAD = """
 """
 
 
+def run_with_per_thread_stream(device: str, script: str) -> str:
+    return run(device, PER_THREAD + script)
+
+
 @pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
 def test_a_per_thread_stream_is_joined_by_its_own_thread(device: str) -> None:
-    run(
+    run_with_per_thread_stream(
         device,
-        PER_THREAD
-        + """
+        """
     soft.set("delay_us", 5000)
     with tm.launch(buffer, stream=2) as (pointer,):
         queue(pointer)
@@ -204,10 +207,9 @@ def test_a_per_thread_stream_is_joined_by_its_own_thread(device: str) -> None:
 @pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
 def test_a_per_thread_stream_that_cannot_be_joined_is_waited_for(device: str) -> None:
     """The main thread's waits are done by another one, whose stream of that name has nothing to do: it waits for the whole context."""
-    run(
+    run_with_per_thread_stream(
         device,
-        PER_THREAD
-        + """
+        """
     soft.set("delay_us", 5000)
     with tm.launch(buffer, stream=2) as (pointer,):
         queue(pointer)
@@ -220,10 +222,9 @@ def test_a_per_thread_stream_that_cannot_be_joined_is_waited_for(device: str) ->
 
 @pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
 def test_a_launch_on_a_per_thread_stream_that_another_thread_leaves(device: str) -> None:
-    run(
+    run_with_per_thread_stream(
         device,
-        PER_THREAD
-        + """
+        """
     def work():
         if device == "sim:0":
             context = pointer_of()
@@ -250,10 +251,9 @@ def test_a_launch_on_a_per_thread_stream_that_another_thread_leaves(device: str)
 @pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
 def test_a_launch_on_a_per_thread_stream_that_another_thread_drops(device: str) -> None:
     """Only the thread whose stream it is can ask whether it is over."""
-    run(
+    run_with_per_thread_stream(
         device,
-        PER_THREAD
-        + """
+        """
     soft.set("delay_us", 1_000_000)
     launches = [tm.launch(buffer, stream=2)]
     queue(*launches[0].__enter__())
@@ -308,10 +308,9 @@ ENDS = {
 @pytest.mark.parametrize("device", WITH_DEFAULT_STREAMS)
 def test_a_launch_on_a_per_thread_stream_whose_thread_asks_no_more(device: str, ends: str, lives_on: bool) -> None:
     """The whole context is waited for then, by calls that wait for the device anyway, or would fail."""
-    run(
+    run_with_per_thread_stream(
         device,
-        PER_THREAD
-        + """
+        """
     def work():
         if device == "sim:0":
             context = pointer_of()
@@ -343,10 +342,9 @@ def test_a_launch_on_a_per_thread_stream_whose_thread_asks_no_more(device: str, 
 @pytest.mark.parametrize("waits", ["tm.synchronize(device)", "buffer.free()"])
 def test_ctrl_c_ends_the_wait_for_a_whole_context(waits: str) -> None:
     """The work of a per-thread stream whose thread has ended has no end here, and nobody but the whole context can tell."""
-    run(
+    run_with_per_thread_stream(
         "sim:0",
-        PER_THREAD
-        + """
+        """
     def work():
         context = pointer_of()
         must("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy
+from support import run_python
 
 import tack_memory.numpy as tn
 
@@ -25,6 +26,13 @@ ALLOCATORS: dict[str, dict[str, Any]] = {
     "mmap": {"allocator": "mmap", "path": f"{_files.name}/arrays"},
 }
 """Arguments of install and use, by name; the tests add a handler of another extension."""
+
+
+def ended_well(script: str, *arguments: str, **environment: str) -> str:
+    """Runs a script in a fresh interpreter, which must end with 0. Gives what it printed."""
+    done = run_python(script, *arguments, **environment)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return done.stdout
 
 
 def owner_of(array: Any) -> Any:

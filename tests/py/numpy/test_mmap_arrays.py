@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy
 import pytest
-from numpy_support import MIB
-from support import run_python
+from numpy_support import MIB, ended_well
 
 import tack_memory.numpy as tn
 
@@ -22,12 +21,6 @@ import tack_memory.numpy as tn
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "arrays"
-
-
-def ended_well(script: str, *arguments: str) -> str:
-    done = run_python(script, *arguments)
-    assert done.returncode == 0, (done.returncode, done.stderr)
-    return done.stdout
 
 
 def test_the_file_has_the_bytes_of_the_arrays(path: Path) -> None:

@@ -8,17 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import run_python
+from numpy_support import ended_well
 
 ALLOCATORS = ["default", "aligned", "hugepage", "shared"]
 
 resident_memory_is_ours = pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps freed memory, and maps its own")
-
-
-def ended_well(script: str, *arguments: str, **environment: str) -> str:
-    done = run_python(script, *arguments, **environment)
-    assert done.returncode == 0, (done.returncode, done.stderr)
-    return done.stdout
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
@@ -86,20 +80,21 @@ def test_the_first_install_may_be_in_a_child() -> None:
     ended_well(script)
 
 
-def test_fork_while_threads_allocate() -> None:
-    """The lock of the books is nobody's in the child, also when a thread had it in the parent."""
+@pytest.mark.parametrize(("allocator", "work"), [("default", "numpy.zeros(100)"), ("shared", "tn.share(numpy.zeros(20_000)).close()")])
+def test_fork_while_threads_allocate(allocator: str, work: str) -> None:
+    """The locks of the books and of the shared memory are nobody's in the child, also when a thread had them in the parent."""
     script = """
-        import os, threading
+        import os, sys, threading
         import numpy
         import tack_memory.numpy as tn
 
-        tn.install()
+        tn.install(allocator=sys.argv[1])
         stop = False
         def load():
             text = " ".join(map(str, range(3000)))
             while not stop:
                 numpy.fromstring(text, sep=" ")     # resizes without the GIL
-                numpy.zeros(100)
+                {work}
         threads = [threading.Thread(target=load, daemon=True) for _ in range(3)]
         for thread in threads:
             thread.start()
@@ -114,8 +109,8 @@ def test_fork_while_threads_allocate() -> None:
         for thread in threads:
             thread.join()
         assert tn.statistics().in_use == 0
-    """
-    ended_well(script)
+    """.replace("{work}", work)
+    ended_well(script, allocator)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -14,17 +14,11 @@ from typing import Any
 
 import numpy
 import pytest
-from support import run_python
+from numpy_support import ended_well
 
 import tack_memory.numpy as tn
 
 HERE = Path(__file__).parent
-
-
-def ended_well(script: str, *arguments: str) -> str:
-    done = run_python(script, *arguments)
-    assert done.returncode == 0, (done.returncode, done.stderr)
-    return done.stdout
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -122,6 +116,11 @@ def test_one_that_is_killed_lets_go(peer: Peer) -> None:
     assert used_again(address)
 
 
+def files_of_shared_memory() -> set[str]:
+    """Without semaphores: tests in other processes use multiprocessing's at this time."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
+
+
 def test_a_maker_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     """Whoever sees the array keeps it; then the kernel has its memory back. No file of any name was ever there."""
     script = """
@@ -136,7 +135,7 @@ def test_a_maker_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
             connection.recv(1)
             os.kill(os.getpid(), signal.SIGKILL)
     """
-    before = set(os.listdir("/dev/shm"))
+    before = files_of_shared_memory()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "socket"))
         listening.listen()
@@ -150,7 +149,7 @@ def test_a_maker_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     assert (array == 7).all()
     array[:] = 8
     assert (array == 8).all()
-    assert set(os.listdir("/dev/shm")) <= before
+    assert files_of_shared_memory() <= before
 
 
 def test_the_maker_of_an_array_ends_and_the_array_goes_on() -> None:
@@ -455,37 +454,6 @@ def test_a_handle_on_its_way_holds() -> None:
             while address not in [other.ctypes.data for other in others]:   # multiprocessing's thread lets go of its own when it has time
                 assert time.monotonic() < began + 60
                 others.append(numpy.zeros(100_000))
-    """
-    ended_well(script)
-
-
-def test_fork_while_threads_allocate() -> None:
-    script = """
-        import os, threading
-        import numpy
-        import tack_memory.numpy as tn
-
-        tn.install(allocator="shared")
-        stop = False
-        def load():
-            text = " ".join(map(str, range(3000)))
-            while not stop:
-                numpy.fromstring(text, sep=" ")     # resizes without the GIL
-                tn.share(numpy.zeros(20_000)).close()
-        threads = [threading.Thread(target=load, daemon=True) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for _ in range(60):
-            pid = os.fork()
-            if pid == 0:
-                before = tn.statistics().in_use
-                arrays = [numpy.zeros(1000) for _ in range(10)]
-                os._exit(0 if tn.statistics().in_use == before + 80000 else 1)
-            assert os.waitpid(pid, 0)[1] == 0
-        stop = True
-        for thread in threads:
-            thread.join()
-        assert tn.statistics().in_use == 0
     """
     ended_well(script)
 
