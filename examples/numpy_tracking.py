@@ -1,6 +1,6 @@
 """Which line of a program holds the memory of its NumPy arrays, now and when it was most?
 
-python examples/numpy_tracking.py               prints the report, and writes numpy_tracking.html beside it
+python examples/numpy_tracking.py               prints the report, and writes numpy_tracking.html in the current folder
 python examples/numpy_tracking.py out.html      writes it there
 
 The program looks for the main shapes of a set of pictures (principal components), in the way in which many a script does it. The report shows what that
@@ -8,7 +8,7 @@ costs: the peak is three times the data, since a line in `centred` makes a copy 
 there while it works.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +46,11 @@ def shapes(data: np.ndarray, count: int) -> np.ndarray:
 
 
 def main() -> None:
-    page = Path(sys.argv[1]) if sys.argv[1:] else Path("numpy_tracking.html")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "page", nargs="?", type=Path, default=Path("numpy_tracking.html"), metavar="PAGE", help="where the web page goes (default: %(default)s)"
+    )
+    page: Path = parser.parse_args().page
     with tack_memory.numpy.track() as track:
         data = pictures(PICTURES, SIDE)
         found = shapes(data, SHAPES)

@@ -9,7 +9,7 @@ const char *(*tm_device_name)(int device) = no_device;
 
 static PyStructSequence_Field fields[] = {
 	{"kind", "\"new\", \"free\", \"renew\" or \"fail\""},
-	{"domain", "\"numpy\", \"device\", \"pinned\" or \"shared\""},
+	{"domain", "\"numpy\", \"device\", or what other allocators tell of in C: \"pinned\", \"shared\""},
 	{"device", "name of the device, \"cuda:0\"; None for host memory"},
 	{"old", "address that it had, an int; None: none. At \"fail\": of what stays as it was"},
 	{"new", "address that it has, an int; None: none"},

@@ -105,7 +105,8 @@ class event_hook:
         old_size, new_size, requested (bytes), reason ("adopt", "spill", "restore", or None), seq, thread, site: a number that
         tells the allocating lines of one domain apart while they are recorded (`tack_memory.numpy.track`, `set_origins`), else None.
     domains : str or iterable of str, optional
-        Whose memory: "numpy" (arrays, while `tack_memory.numpy` is installed), "device", "pinned", "shared".
+        Whose memory: "numpy" (arrays, while `tack_memory.numpy` is installed, those of the allocators "shared" and "mmap" included) and "device" (what
+        tack_memory allocates or adopts on its devices). "pinned" and "shared" are for other allocators, which tell of their memory in C (tack_memory.h).
     sync : bool, default False
         Call it at once, inside the allocation and inside the free, with automatic garbage collection off. Else it is called a little later, in order:
         by the main thread between two lines of its program, by `flush_events`, and at the end of the block.
@@ -122,7 +123,8 @@ class event_hook:
     Any number may be open, in any threads, and closed in any order; each sees the events of all threads. The events of one address come in their
     order: new memory is told of before its owner has it, a free before the address can be given to somebody else. Device memory that is spilled
     has not ended: its spill and its restore are "renew", from the address on the device to that of the host copy, and back. A buffer of 0 bytes
-    has no memory and no events. Memory from before the block may end or move inside it. An `event_hook` that is dropped while it is open ends itself.
+    has no memory and no events. While anybody listens to NumPy's memory, a resize of an array always makes a new block and copies. Memory from before
+    the block may end or move inside it. An `event_hook` that is dropped while it is open ends itself.
 
     A hook may allocate, collect garbage, set and remove hooks. What it allocates itself is never told, from its allocation to its free. What it
     raises goes to `sys.unraisablehook`, never into the program; KeyboardInterrupt is raised again in the main thread. After ten calls in a row that
@@ -132,8 +134,10 @@ class event_hook:
     (`gc.isenabled()` is False there). A `gc.disable()` in that time does not outlast the hook, and a `gc.enable()` ends the protection.
 
     65,536 events can wait for a hook; where the main thread does not come to them (it waits for other threads), the thread of the next event calls the
-    hook, as if it were sync. As many can wait for a thread with the GIL to tell them (spills, NumPy's parsing of text); more are lost, and counted
-    (`event_counts`). In a forked child hooks go on; what waited is the parent's.
+    hook, as if it were sync. While one thread does, others that allocate wait for it before there is no room any more; those that free do not. Who has
+    waited for two seconds while the hook took nothing (it may be waiting for that very thread) goes on, and what has no room then is lost. As many can
+    wait for a thread with the GIL to tell them (spills, NumPy's parsing of text); more are lost. What was lost is counted (`event_counts`). In a forked
+    child hooks go on; what waited is the parent's.
     """
 
     __slots__ = ("_domains", "_hook", "_sync", "_tokens")

@@ -6,7 +6,8 @@ only where it passes every time, on both sides. After each run the books are loo
 
     run.py [--allocator NAME]... [--here] [--logs FOLDER] [TESTS...]
 
-Without TESTS all of NumPy's are run (an hour or two on two cores). Uses this checkout as it is built (`make build`), in an environment of its own under build/;
+Without TESTS all of NumPy's are run (an hour or two on two cores), and ten million small arrays of each allocator are made, which must leave nothing
+behind (leaks.py). Uses this checkout as it is built (`make build`), in an environment of its own under build/;
 with --here in the interpreter that runs this, where the tests that need Meson are skipped.
 """
 
@@ -34,6 +35,10 @@ ALLOCATORS: dict[str, dict[str, object]] = {
 }
 """Arguments of tack_memory.numpy.install."""
 
+EVERYTHING = ["numpy"]
+
+SMALL_ARRAYS = 10_000_000
+
 EXCEPTIONS: dict[str, str] = {}
 """Tests that may end otherwise with us, and why."""
 
@@ -47,7 +52,7 @@ UNSEEN_BLOCKS, UNSEEN_BYTES = 100, 1 << 20
 def main() -> int:
     """Run what is asked for; 0 where all is well."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tests", nargs="*", default=["numpy"], metavar="TESTS", help="modules, such as numpy.linalg or numpy._core.tests.test_indexing")
+    parser.add_argument("tests", nargs="*", default=EVERYTHING, metavar="TESTS", help="modules, such as numpy.linalg or numpy._core.tests.test_indexing")
     parser.add_argument("--allocator", action="append", choices=ALLOCATORS, help="this one only; may be given several times")
     parser.add_argument("--here", action="store_true", help="in this interpreter, not in an environment of its own")
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what each run of pytest prints there")
@@ -59,6 +64,8 @@ def main() -> int:
         print("  NumPy's tests do not run here", file=sys.stderr)
         return 2
     failed = [name for name in options.allocator or ALLOCATORS if not suite.compare(plain, name)]
+    if options.tests == EVERYTHING:
+        failed += [f"leaks of {name}" for name in options.allocator or (*ALLOCATORS, "capsule") if not suite.leaks_nothing(name)]
     print(f"numpy: failed: {', '.join(failed)}" if failed else "numpy: all is well")
     return 1 if failed else 0
 
@@ -80,7 +87,7 @@ class Suite:
         """Whether NumPy's tests end with this allocator as they do without us, and the books are right afterwards."""
         found = self.outcomes(ALLOCATORS[name])
         print(f"  {name}: {told(found)}", flush=True)
-        if found["code"] not in (0, 1):
+        if found["code"] not in (0, 1) or found["books"] is None:
             print(f"  {name}: pytest ended with {found['code']}: not all tests were run", file=sys.stderr)
             return False
         wrong = faults_of(found["books"])
@@ -91,6 +98,16 @@ class Suite:
             excuse = EXCEPTIONS.get(test)
             print(f"    ended otherwise: {test}: {ended(plain, test)} without us, {ended(found, test)} with us{f' ({excuse})' if excuse else ''}", flush=True)
         return not wrong and self.same_when_run_again(name, [test for test in differing if test not in EXCEPTIONS])
+
+    def leaks_nothing(self, name: str) -> bool:
+        """Whether very many small arrays leave resident memory where it was."""
+        done = subprocess.run(
+            [str(self.python), str(HERE / "leaks.py"), name, str(SMALL_ARRAYS)], env=self.environment, check=False, capture_output=True, text=True
+        )
+        print(f"  {done.stdout.strip()}", flush=True)
+        if done.returncode:
+            print(f"  {name}: leaks.py ended with {done.returncode} {done.stderr[-4000:]}", file=sys.stderr)
+        return done.returncode == 0
 
     def same_when_run_again(self, name: str, differing: list[str]) -> bool:
         if not differing:

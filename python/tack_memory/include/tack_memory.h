@@ -53,7 +53,7 @@ enum tack_domain {
 	TACK_NUMPY,  /* memory of NumPy's arrays, while tack_memory.numpy is installed */
 	TACK_DEVICE, /* device memory: what tack_memory allocates or adopts on any of its devices, "cpu" included */
 	TACK_PINNED, /* page-locked host memory; tack_memory itself has none to tell of */
-	TACK_SHARED, /* arrays in shared memory */
+	TACK_SHARED, /* memory that several processes map; tack_memory itself tells of its own shared arrays as TACK_NUMPY */
 	TACK_DOMAINS
 };
 #define TACK_ALL_DOMAINS ((1u << TACK_DOMAINS) - 1)

@@ -119,6 +119,11 @@ class Handle:
             of other packages).
         OSError
             The socket's error.
+
+        Warns
+        -----
+        UserWarning
+            The array's type has metadata, which are not sent; NumPy warns in its own words, of its files.
         """
         _check_socket(connection)
         text = json.dumps(self._fields() | {"dtype": _description(self.dtype)}).encode()

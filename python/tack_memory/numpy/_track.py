@@ -154,7 +154,8 @@ class track:
 
         Notes
         -----
-        May be called from any thread, also while others allocate: NumPy's figures are those of one moment, and so are those of each device.
+        May be called from any thread, also while others allocate: NumPy's figures are those of one moment, and so are those of each device, except where its
+        summary says that they are not `exact`: others have changed them each of the ten times that they were read.
         """
         if not self._began:
             raise RuntimeError("this track was not entered yet: there is nothing to report")

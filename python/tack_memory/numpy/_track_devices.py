@@ -28,6 +28,8 @@ class DeviceSummary(NamedTuple):
     spilled: int
     peak: int | None
     """The most that was in use while the track was open; None: nothing was allocated there since it was opened, inside the track."""
+    exact: bool = True
+    """Whether the figures of its lines are of one moment; False: other threads went on changing them each time that they were read."""
 
 
 @dataclass
@@ -107,7 +109,7 @@ class DeviceWatch:
         for _ in range(TRIES):
             heard = self._churn.heard()
             report, churn = memory_report(name), self._churn.read(name)
-            if self._churn.heard() == heard:
+            if exact := self._churn.heard() == heard:
                 break
         holders, info = report.holders, report.info
         at_peak = None
@@ -115,7 +117,7 @@ class DeviceWatch:
             at_peak = {(holder.label, holder.origin): (holder.bytes, holder.count) for holder in told}
             live = {(holder.label, holder.origin) for holder in holders}
             holders += [Holder({"label": one.label, "origin": one.origin, "device": name}) for one in told if (one.label, one.origin) not in live]
-        return Watched(DeviceSummary(name, info.in_use, info.spilled, None if scope is None else scope.bytes), holders, at_peak, churn)
+        return Watched(DeviceSummary(name, info.in_use, info.spilled, None if scope is None else scope.bytes, exact), holders, at_peak, churn)
 
 
 _LINE: tuple[Literal["line"]] = ("line",)

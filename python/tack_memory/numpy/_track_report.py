@@ -134,6 +134,8 @@ class Report:
             lines.append("no more lines can be told apart in this process (32,764 have allocated): what new ones allocate is in the row (other lines)")
         for one in self.devices:
             lines.append(f"{one.device}: {format_bytes(one.in_use)} in use, {format_bytes(one.spilled)} spilled; peak: {format_bytes(one.peak)}")
+            if not one.exact:
+                lines.append(f"{one.device}: other threads allocated and freed while this was read: what is alive and what was freed may differ by that")
         if self.coverage is not None:
             lines.append(str(self.coverage))
         return lines

@@ -61,6 +61,13 @@ def test_wrong_books_are_seen(wrong: dict[str, object], why: str) -> None:
     assert any(why in fault for fault in run.faults_of({**BOOKS, **wrong}))
 
 
+def test_a_run_that_dies_without_its_books_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    died = {"outcomes": {}, "code": 1, "seconds": 0.0, "books": None}
+    monkeypatch.setattr(run.Suite, "outcomes", lambda *_: died)
+    assert run.Suite(Path(sys.executable), ["numpy"], None).compare({"outcomes": {"a": "passed"}}, "default") is False
+    assert "not all tests were run" in capsys.readouterr().err
+
+
 def test_a_test_that_ends_otherwise_is_seen() -> None:
     left, right = ({"outcomes": {"a": "passed", "b": end}} for end in ("passed", "failed"))
     assert run.differences(left, right) == ["b"] and run.differences(left, {"outcomes": {"a": "passed"}}) == ["b"]

@@ -15,7 +15,7 @@ from track_support import program, report_of
 
 import tack_memory
 import tack_memory.numpy as tn
-from tack_memory.numpy import _track_churn
+from tack_memory.numpy import _track_churn, _track_devices
 
 SOURCE = """\
 import tack_memory
@@ -161,6 +161,27 @@ def test_threads(lines: Any, any_device: str) -> None:
     row = row_of(report_of(t), 3, any_device)
     assert (row.live, row.allocations, row.frees, row.total) == (0, 800, 800, 800 * 64)
     assert {one.name for one in row.freed_by} == {f"{lines.file}:11"}, "where another thread told of a free, its line is not seen, and none is made up"
+
+
+def test_figures_that_others_change_all_the_time_are_said_to_be_so(lines: Any, any_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed(churn: _track_churn.Churn) -> int:
+        nonlocal count
+        count += 1
+        return count
+
+    count = 0
+    with tn.track() as t:
+        kept = lines.make(100)
+        quiet = report_of(t)
+        with monkeypatch.context() as patch:
+            patch.setattr(_track_churn.Churn, "heard", changed)
+            loud = report_of(t)
+        kept.free()
+    assert count == 2 * _track_devices.TRIES * len(loud.devices)
+    for report, exact in ((quiet, True), (loud, False)):
+        (summary,) = [one for one in report.devices if one.device == any_device]
+        assert summary.exact is exact and report.to_dict()["devices"][report.devices.index(summary)]["exact"] is exact
+        assert any(line.startswith(f"{any_device}: other threads") for line in report.summary()) is not exact
 
 
 def test_two_tracks_have_figures_of_their_own(lines: Any, any_device: str) -> None:
