@@ -81,7 +81,7 @@ def test_a_copy_of_our_handler(arguments: dict[str, Any]) -> None:
     tokens: list[object] = []
     _numpy.enter_context(copy, tokens)
     array = numpy.zeros(1000)
-    _numpy.leave_context(tokens)
+    _numpy.leave_context(tokens, ())
     owner = tn.owner(array)
     assert owner is not None and owner.seq is not None
     assert (owner.handler, owner.bytes) == ("a_copy", 8000)
@@ -106,7 +106,7 @@ def test_a_copy_with_another_context(context: int) -> None:
     tokens: list[object] = []
     _numpy.enter_context(copy, tokens)
     array = numpy.zeros(1000)
-    _numpy.leave_context(tokens)
+    _numpy.leave_context(tokens, ())
     assert tn.owner(array) == tn.Owner("a_copy", "numpy", None, None, None)
     del array
     assert memory[:6] == b"a_copy"
