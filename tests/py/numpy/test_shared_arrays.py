@@ -43,7 +43,7 @@ def new_arena(nbytes: int) -> Iterator[None]:
     try:
         yield
     finally:
-        _numpy.leave_context(tokens)
+        _numpy.leave_context(tokens, ())
 
 
 @pytest.fixture
