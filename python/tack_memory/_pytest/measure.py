@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tack_memory import MemoryPeak, _devices, memory_report
 from tack_memory._native import _fast
+from tack_memory._sizes import format_bytes
 
 from . import failure
 from .limits import KINDS, Limit, Resolved, checked
@@ -116,6 +117,18 @@ class Measurement:
         """The text about all limits that the body went over; None: none."""
         over = [limit for limit in self.hold if self.value(limit) > limit.nbytes]
         return "\n\n".join(failure.text(self, limit) for limit in over) or None
+
+    def elsewhere(self) -> str | None:
+        """The text about limits without a device whose device, the current one, was not used while others were: they could not fail. None: there is none."""
+        used = {device: body["own"] for device, body in sorted((self.body or {}).items()) if body["own"]}
+        idle = [limit for limit in self.hold if limit.limit.device is None and not self.figures(limit.device)["bytes"]]
+        if not used or not idle:
+            return None
+        names = ", ".join(f"{format_bytes(nbytes)} on {device}" for device, nbytes in used.items())
+        return (
+            f"{idle[0].limit.source} names no device, so it looks at the current one, {idle[0].device}, of which the test used nothing; it used {names}. "
+            f"Name the device: device={next(iter(used))!r}"
+        )
 
     def value(self, limit: Resolved) -> int:
         return self.figures(limit.device)[NAMES[limit.limit.kind]]
