@@ -22,7 +22,6 @@ const hostAllocator = "the host allocator"
 type dropping struct {
 	name   string
 	state  gomem.State // the first time that it is seen in this state; gomem.Free: never
-	noHold bool
 }
 
 var droppings = []dropping{
