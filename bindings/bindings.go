@@ -85,7 +85,7 @@ func Report(index int64) (json string, err error) {
 	})
 }
 
-// Holders lists what holds a device's memory as JSON, grouped by label and origin, the largest first: {label, origin, device, bytes,
+// Holders lists what holds a device's memory as JSON, grouped by label and origin, the largest first: {label, origin, stack, device, bytes,
 // resident, spilled, count, holds}. At most limit groups; 0: all.
 func Holders(index int64, limit int64) (json string, err error) {
 	defer rescue(&err)
@@ -140,13 +140,13 @@ func EventCount(index int64) (count int64, err error) {
 	return device.EventCount(), nil
 }
 
-// OriginText returns the text of an origin's number, as events have it; "" for none.
+// OriginText returns the text of an origin's number, as events have it: its line; "" for none.
 func OriginText(number int64) (text string, err error) {
 	defer rescue(&err)
 	if number < 0 || number > math.MaxUint32 {
 		return "", failure(wire.ValueError{Text: fmt.Sprintf("%d is no number of an origin", number)})
 	}
-	return gomem.Text(uint32(number)), nil
+	return gomem.OriginText(uint32(number)), nil
 }
 
 // SetMaxWait sets how long a launch waits for other launches of a device that make no progress; 0: the default.

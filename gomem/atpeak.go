@@ -104,19 +104,27 @@ func (d *Device) stayLocked(index uint32) (s stay, live bool) {
 // holderGroups adds up stays by label and origin.
 type holderGroups struct {
 	device string
+	byLine bool // not by stack
 	byKey  map[holderKey]*Holder
 	key    holderKey // of the group that was added to last: buffers of one place mostly stand together
 	last   *Holder
 }
 
+func (g *holderGroups) keyOf(s *stay) holderKey {
+	if g.byLine {
+		return holderKey{s.label, OriginLine(s.origin)}
+	}
+	return holderKey{s.label, s.origin}
+}
+
 func (g *holderGroups) add(s *stay) {
-	if key := (holderKey{s.label, s.origin}); g.last == nil || key != g.key {
+	if key := g.keyOf(s); g.last == nil || key != g.key {
 		g.key, g.last = key, g.byKey[key]
 		if g.last == nil {
 			if g.byKey == nil {
 				g.byKey = map[holderKey]*Holder{}
 			}
-			g.last = &Holder{Label: Text(key.label), Origin: Text(key.origin), Device: g.device}
+			g.last = &Holder{Label: Text(key.label), Origin: OriginText(key.origin), Stack: OriginStack(key.origin), Device: g.device}
 			g.byKey[key] = g.last
 		}
 	}

@@ -1,6 +1,7 @@
 package gomem
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sort"
@@ -10,6 +11,7 @@ import (
 // Holder is what one origin holds: buffers with the same label and origin.
 type Holder struct {
 	Label, Origin string
+	Stack         []string // the frames of the origin, the innermost first; nil where it is a line
 	Device        string
 	Bytes         int64 // Resident + Spilled
 	Resident      int64
@@ -34,7 +36,7 @@ func (d *Device) Report() (report Report, err error) {
 	defer d.guard(&err)
 	err = d.whileNothingMoves(func() (err error) {
 		var books Books
-		books, report.Holders, report.Unspillable = d.reportLocked(0)
+		books, report.Holders, report.Unspillable = d.reportLocked(0, false)
 		report.Info, err = d.infoOf(books, true)
 		return err
 	})
@@ -45,7 +47,7 @@ func (d *Device) Report() (report Report, err error) {
 func (d *Device) Holders(limit int) (holders []Holder, err error) {
 	defer d.guard(&err)
 	err = d.whileNothingMoves(func() error {
-		_, holders, _ = d.reportLocked(limit)
+		_, holders, _ = d.reportLocked(limit, false)
 		return nil
 	})
 	return holders, err
@@ -55,14 +57,15 @@ func (d *Device) Holders(limit int) (holders []Holder, err error) {
 func (d *Device) Unspillable() (bytes map[string]int64, err error) {
 	defer d.guard(&err)
 	err = d.whileNothingMoves(func() error {
-		_, _, bytes = d.reportLocked(1)
+		_, _, bytes = d.reportLocked(1, true)
 		return nil
 	})
 	return bytes, err
 }
 
-// reportLocked needs the moving lock: with it, nothing is spilled or restored, and no record is freed and used again while it is looked at.
-func (d *Device) reportLocked(limit int) (books Books, holders []Holder, unspillable map[string]int64) {
+// reportLocked needs the moving lock: with it, nothing is spilled or restored, and no record is freed and used again while it is looked at. byLine: stacks that begin
+// at one line are one holder.
+func (d *Device) reportLocked(limit int, byLine bool) (books Books, holders []Holder, unspillable map[string]int64) {
 	l, b := &d.ended, d.books
 	l.lock()
 	defer l.unlock()
@@ -78,7 +81,7 @@ func (d *Device) reportLocked(limit int) (books Books, holders []Holder, unspill
 		b.unlock()
 		l.endReading(b)
 	}()
-	groups := holderGroups{device: d.name}
+	groups := holderGroups{device: d.name, byLine: byLine}
 	reasons := map[holderKey]map[string]bool{}
 	unspillable = map[string]int64{}
 	held := d.holds.all()
@@ -89,7 +92,7 @@ func (d *Device) reportLocked(limit int) (books Books, holders []Holder, unspill
 		if goesOn { // nothing holds what was let go of
 			holds, isHeld = d.whyHeld(s.index, held)
 		}
-		key := holderKey{s.label, s.origin}
+		key := groups.keyOf(s)
 		for _, hold := range holds {
 			if reasons[key] == nil {
 				reasons[key] = map[string]bool{}
@@ -130,7 +133,7 @@ func sortHolders(holders []Holder) {
 		if a.Bytes != b.Bytes {
 			return a.Bytes > b.Bytes
 		}
-		return a.Label < b.Label || a.Label == b.Label && a.Origin < b.Origin
+		return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Origin, b.Origin), slices.Compare(a.Stack, b.Stack)) < 0
 	})
 }
 
@@ -141,7 +144,7 @@ func (d *Device) memoryError(reason string, requested int64, cause error) error 
 
 // memoryErrorLocked describes why a request does not fit, with figures of one moment.
 func (d *Device) memoryErrorLocked(reason string, requested int64, cause error) *MemoryError {
-	b, holders, unspillable := d.reportLocked(10)
+	b, holders, unspillable := d.reportLocked(10, true)
 	e := &MemoryError{Device: d.name, Requested: requested, InUse: b.InUse, Spilled: b.Spilled, Budget: b.Budget, Cached: Unknown, DeviceFree: Unknown,
 		DeviceTotal: Unknown, LargestFree: Unknown, Reason: reason, Unspillable: unspillable, Holders: holders, Cause: cause}
 	if memory, err := d.driver.Memory(); err == nil { // without the driver's figures the error still says the rest

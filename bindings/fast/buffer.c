@@ -234,11 +234,9 @@ int tm_buffer_set_label(tm_buffer *buffer, PyObject *label)
 
 static int set_label(PyObject *self, PyObject *label, void *unused) { return tm_buffer_set_label((tm_buffer *)self, label); }
 
-static PyObject *get_origin(PyObject *self, void *unused)
-{
-	PyObject *origin = ((tm_buffer *)self)->origin;
-	return Py_NewRef(origin ? origin : Py_None);
-}
+static PyObject *get_origin(PyObject *self, void *unused) { return tm_origin_line(((tm_buffer *)self)->origin); }
+
+static PyObject *get_origin_stack(PyObject *self, void *unused) { return tm_origin_stack(((tm_buffer *)self)->origin); }
 
 static PyObject *get_holds(PyObject *self, void *unused) { return tm_buffer_holds((tm_buffer *)self); }
 
@@ -425,6 +423,7 @@ static PyGetSetDef buffer_getset[] = {
 	{"is_spilled", get_is_spilled, NULL, "Whether the contents are in host memory now.", NULL},
 	{"label", get_label, set_label, "What reports call it; str or None.", NULL},
 	{"origin", get_origin, NULL, "Where it was allocated, \"file.py:12\"; None unless origins are recorded.", NULL},
+	{"origin_stack", get_origin_stack, NULL, "The frames that allocated it, \"file.py:12 function\", innermost first; None unless stacks are recorded.", NULL},
 	{"holds", get_holds, NULL, "Why it cannot be moved now: reason -> count.", NULL},
 	{NULL},
 };
@@ -449,7 +448,7 @@ static PyType_Slot buffer_slots[] = {
 	{Py_tp_doc, TM_DOC_BUFFER},
 	{0, NULL},
 };
-/* No cycle can go through a buffer: it refers to an int and strings only. So it is not tracked by the garbage collector. */
+/* No cycle can go through a buffer: it refers to an int, to strings and to tuples of strings only. So it is not tracked by the garbage collector. */
 static PyType_Spec buffer_spec = {"tack_memory.Buffer", sizeof(tm_buffer), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, buffer_slots};
 
 int tm_buffer_init(PyObject *module)

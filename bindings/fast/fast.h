@@ -53,7 +53,7 @@ enum tm_op {
 	TM_OP_JOIN,           /* stream = from, token = to */
 	TM_OP_FOLLOW,         /* stream (or TM_UNNAMED_STREAM), TM_PATIENT -> result = 1 where what was queued there is over, or comes before what the device does
 	                       * now; also at an error */
-	TM_OP_INTERN,         /* memory = text of nbytes bytes -> label */
+	TM_OP_INTERN,         /* memory = text of nbytes bytes, origin (not 0: it is a stack that begins at this line) -> label */
 	TM_OP_SET_LABEL,      /* index, label */
 	TM_OP_NOTICES,        /* -> text, JSON: what was noted since the last time, for Python's logger */
 	TM_OP_AT_PEAK,        /* memory = tm_peak, watched -> text, JSON of what was live at its peak so far; none: it was closed, and has at_peak */

@@ -99,7 +99,11 @@ func performGlobal(c *C.tm_call) error {
 		name := unsafe.Slice((*byte)(unsafe.Pointer(&c.name[0])), len(c.name))
 		name[copy(name[:len(name)-1], d.Name())] = 0
 	case C.TM_OP_INTERN:
-		c.label = C.uint32_t(gomem.Intern(text(c)))
+		if c.origin != 0 {
+			c.label = C.uint32_t(gomem.InternStack(text(c), uint32(c.origin)))
+		} else {
+			c.label = C.uint32_t(gomem.Intern(text(c)))
+		}
 	case C.TM_OP_TRIM_HOST:
 		drainAll() // dropped buffers may have host copies
 		c.result = C.int64_t(engine.Pool().Trim())

@@ -170,7 +170,7 @@ static void open_entry(peak_scope *peak, uint32_t device, uint32_t asked)
 	entry->device = device;
 	entry->peak.at_peak = NULL;
 	/* What was live at a peak is Go's to tell, so of what Go counts only. */
-	open_scope(&entry->peak.scope, tm_devices[device].books, device == asked && device != TM_NUMPY_DEVICE && tm_origins_on && !tm_forked);
+	open_scope(&entry->peak.scope, tm_devices[device].books, device == asked && device != TM_NUMPY_DEVICE && tm_origins && !tm_forked);
 }
 
 static PyObject *scope_enter(PyObject *self, PyObject *unused)
