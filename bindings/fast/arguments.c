@@ -113,5 +113,5 @@ int64_t tm_intern_stack(PyObject *stack, uint32_t line)
 	const char *utf8 = PyUnicode_AsUTF8AndSize(stack, &length);
 	if (!utf8) return -1;
 	tm_call call = {.op = TM_OP_INTERN, .memory = (void *)utf8, .nbytes = (uint64_t)length, .origin = line};
-	return tm_perform(&call, TM_SHORT) ? -1 : call.label;
+	return tm_perform(&call, TM_SHORT) ? -1 : (int64_t)call.label;
 }

@@ -138,6 +138,8 @@ int tm_make_resident(tm_buffer *buffer, uint64_t *address)
 {
 	/* Another thread may spill it again before this one has the GIL back. Under such pressure the program needs a hold; without one it gets the address
 	 * of the moment, which is all that device_ptr promises. */
+	uint32_t asker = 0;
+	bool asked = false;
 	for (int tries = 0;; tries++) {
 		bool child;
 		if (!buffer->home || buffer->record == &tm_nowhere) return tm_raise_freed(buffer);
@@ -147,7 +149,13 @@ int tm_make_resident(tm_buffer *buffer, uint64_t *address)
 			tm_touch(buffer->record, buffer->books);
 			return 0;
 		}
-		tm_call call = {.op = TM_OP_MAKE_RESIDENT, .device = buffer->device, .index = buffer->index};
+		if (TM_UNLIKELY(tm_origins && !asked)) {
+			asker = tm_asker_slow();
+			asked = true;
+			tries--; /* look again: it has given the GIL away */
+			continue;
+		}
+		tm_call call = {.op = TM_OP_MAKE_RESIDENT, .origin = asker, .device = buffer->device, .index = buffer->index};
 		if (tm_perform_on(buffer, &call, tm_bringing(buffer->device, buffer->nbytes))) return -1;
 		if (tries == 16) {
 			*address = call.address;
@@ -382,6 +390,7 @@ static PyObject *buffer_free(PyObject *self, PyObject *unused)
 
 PyObject *tm_buffer_disown(tm_buffer *buffer)
 {
+	uint32_t asker = tm_asker();
 	do {
 		if (TM_UNLIKELY(tm_late_launches)) tm_settle_late_launches();
 		if (!buffer->home || buffer->record == &tm_nowhere) {
@@ -396,7 +405,7 @@ PyObject *tm_buffer_disown(tm_buffer *buffer)
 			if (tm_await_late_launches(buffer->device) < 0) return NULL;
 			continue;
 		}
-		tm_call call = {.op = TM_OP_DISOWN};
+		tm_call call = {.op = TM_OP_DISOWN, .origin = asker};
 		if (end(buffer, &call, tm_bringing(buffer->device, buffer->nbytes))) return NULL;
 		return PyLong_FromUnsignedLongLong(call.address);
 	} while (!raise_busy(buffer));

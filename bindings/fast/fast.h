@@ -99,7 +99,7 @@ typedef struct tm_call {
 	uint32_t device;
 	uint32_t index, other;
 	uint32_t flags; /* enum tm_flag */
-	uint32_t label, origin, reason; /* interned texts */
+	uint32_t label, origin, reason; /* interned texts. origin: of the buffer that is made, and of all else of the line that asks (tm_asker); 0: not known */
 	uint32_t how; /* gomem.How */
 	uint32_t pattern_bytes;
 	uint64_t nbytes, offset, other_offset, address, stream, context, token;

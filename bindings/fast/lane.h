@@ -374,6 +374,10 @@ enum tm_origins { TM_ORIGINS_OFF, TM_ORIGINS_LINE, TM_ORIGINS_STACK };
 extern enum tm_origins tm_origins;
 /* The origin of the calling Python code: 0; origin is a new reference or NULL. */
 int tm_origin_now(PyObject **origin, uint32_t *number);
+/* The number of the origin of a call that may have to make room, for reports of why buffers were spilled; 0: origins are off, or it is not known. It gives the GIL
+ * away and may run Python code, so it comes before a look at what the call is about. */
+uint32_t tm_asker_slow(void);
+static inline uint32_t tm_asker(void) { return TM_LIKELY(!tm_origins) ? 0 : tm_asker_slow(); }
 /* What a Buffer shows of its origin (NULL: none): new references. */
 PyObject *tm_origin_line(PyObject *origin);
 PyObject *tm_origin_stack(PyObject *origin);

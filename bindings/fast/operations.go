@@ -246,7 +246,7 @@ func device(c *C.tm_call) *gomem.Device { return engine.At(uint32(c.device)) }
 // wait is how the call may wait. C can always help: it collects garbage and empties the host's caches.
 func wait(c *C.tm_call, cancel *gomem.Cancel) gomem.Wait {
 	return gomem.Wait{Cancel: cancel, Ask: c.flags&C.TM_ASK != 0, Nested: c.flags&C.TM_NESTED != 0, Late: c.flags&C.TM_HAS_LATE != 0, Help: true, Helped: c.flags&C.TM_RELIEVED != 0,
-		Cause: gomem.Cause(c.cause)}
+		Cause: gomem.Cause(c.cause), Asker: uint32(c.origin)}
 }
 
 func allocateOptions(c *C.tm_call, cancel *gomem.Cancel) gomem.AllocateOptions {

@@ -4,6 +4,7 @@
  * text. */
 #include "lane.h"
 #include "docs_calls.h"
+#include "_cgo_export.h"
 
 enum tm_origins tm_origins;
 
@@ -274,6 +275,18 @@ int tm_origin_now(PyObject **origin, uint32_t *number)
 	return tm_origins == TM_ORIGINS_STACK ? stack_now(origin, number) : line_now(origin, number);
 }
 
+uint32_t tm_asker_slow(void)
+{
+	PyObject *origin;
+	uint32_t number;
+	if (tm_origin_now(&origin, &number)) { /* no memory: then it is not known */
+		PyErr_Clear();
+		return 0;
+	}
+	Py_XDECREF(origin);
+	return number;
+}
+
 PyObject *tm_origin_line(PyObject *origin)
 {
 	if (!origin) Py_RETURN_NONE;
@@ -302,23 +315,26 @@ static int parse_mode(PyObject *mode)
 	return -1;
 }
 
+/* Returns the mode before. Nothing can come between the two steps. */
+static PyObject *change(enum tm_origins mode)
+{
+	enum tm_origins before = tm_origins;
+	tm_origins = mode;
+	if (mode != before && !tm_forked) tmSetOrigins(mode);
+	return Py_NewRef(mode_names[before]);
+}
+
 static PyObject *set_origins(PyObject *module, PyObject *mode)
 {
 	int wanted = parse_mode(mode);
-	if (wanted < 0) return NULL;
-	enum tm_origins before = tm_origins;
-	tm_origins = (enum tm_origins)wanted;
-	return Py_NewRef(mode_names[before]);
+	return wanted < 0 ? NULL : change((enum tm_origins)wanted);
 }
 
 /* For who needs lines: a person who has asked for stacks keeps them. */
 static PyObject *need_origins(PyObject *module, PyObject *mode)
 {
 	int wanted = parse_mode(mode);
-	if (wanted < 0) return NULL;
-	enum tm_origins before = tm_origins;
-	if ((int)before < wanted) tm_origins = (enum tm_origins)wanted;
-	return Py_NewRef(mode_names[before]);
+	return wanted < 0 ? NULL : change(wanted > (int)tm_origins ? (enum tm_origins)wanted : tm_origins);
 }
 
 static PyObject *set_origin_skip(PyObject *module, PyObject *folders)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -231,21 +230,27 @@ def test_tracks_of_numpy_tell_lines(device: str) -> None:
 
 
 def test_a_line_costs_little_and_a_stack_not_much_more() -> None:
-    """Of the allocations of one place, as a loop makes them: the cheapest of many rounds, on a machine that others use."""
-
-    def cost(mode: str) -> float:
-        set_origins(mode)  # type: ignore[arg-type]
-        best = 1e9
-        for _ in range(40):
-            began = time.perf_counter()
-            for _ in range(200):
-                allocate(64, "cpu", zero=False)
-            best = min(best, (time.perf_counter() - began) / 200)
-        return best
-
-    off, line, stack = cost("off"), cost("line"), cost("stack")
-    assert line - off < 0.5e-6 * 3, f"{(line - off) * 1e9:.0f} ns"  # 0.5 us on a machine of its own
-    assert stack - off < 10e-6, f"{(stack - off) * 1e9:.0f} ns"
+    """Of the allocations of one place, as a loop makes them, with books that nobody checks: the cheapest of many rounds, on a machine that others use."""
+    script = """
+        import time, tack_memory
+        def cost(mode):
+            tack_memory.set_origins(mode)
+            best = 1e9
+            for _ in range(60):
+                began = time.perf_counter()
+                for _ in range(200):
+                    tack_memory.allocate(64, "cpu", zero=False)
+                best = min(best, (time.perf_counter() - began) / 200)
+            return best
+        def deep(left):
+            return deep(left - 1) if left else cost("stack")
+        off = min(cost("off"), cost("off"))
+        print(*(round((one - off) * 1e9) for one in (cost("line"), cost("stack"), deep(40))))
+        """
+    environment = {"PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, env=environment)
+    line, stack, deep = map(int, done.stdout.split())
+    assert line < 1000 and stack < 2000 and deep < 5000, f"{line}, {stack}, {deep} ns more than without"  # 0.5 us on a machine of its own
 
 
 def test_a_forked_child_goes_on_with_stacks_on_the_cpu() -> None:
