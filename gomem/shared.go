@@ -76,7 +76,7 @@ type Books struct {
 	AllocateCount   int64 // buffers ever made
 	FreeCount       int64 // buffers ever dropped or freed
 
-	Sequence uint64         // changes of InUse so far: names a moment (stays.go)
+	Sequence uint64         // changes of InUse so far, and ends of stays in host memory that somebody tells of: names a moment (stays.go)
 	Scopes   unsafe.Pointer // *Scope: head of the list of open peak scopes
 
 	Waiting uint32 // not 0: a call waits for launches to end, so whoever ends one calls Device.Ended; atomic, not under Lock
@@ -101,5 +101,8 @@ type Scope struct {
 
 	Moment  uint64 // Books.Sequence when Peak was reached for the first time
 	Watched uint32 // 1: what was live at that moment can be told (Device.AtPeak)
-	_       uint32
+	Whole   uint32 // 1: the device's own (origins.go): it begins anew when the device's peak is reset. The fields below are for this one only
+
+	When        int64 // when Peak was reached: nanoseconds since 1970
+	SpilledThen int64 // Books.Spilled at that moment
 }

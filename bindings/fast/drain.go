@@ -29,7 +29,7 @@ var drainer = later.Job{Delay: drainDelay, Do: func(begun func()) {
 	reapNow()
 }}
 
-// tmLetGo is the end of a Buffer (tp_dealloc). It is the one way into Go that is taken with the GIL: it counts and puts the buffer on a list,
+// tmLetGo is the end of a Buffer (tp_dealloc). It and tmSetOrigins are the ways into Go that are taken with the GIL: it counts and puts the buffer on a list,
 // and waits for nothing, not even for a driver, so a destructor never gives the GIL away. The drainer frees what is on the list. A panic would end the
 // process; LetGo makes one break the device.
 //
@@ -37,6 +37,15 @@ var drainer = later.Job{Delay: drainDelay, Do: func(begun func()) {
 func tmLetGo(device, index, cause C.uint32_t) {
 	engine.At(uint32(device)).LetGoFor(uint32(index), gomem.Cause(cause))
 	drainer.Wake()
+}
+
+// tmSetOrigins tells the core what is recorded of origins from now on (enum tm_origins). As tmLetGo it is called with the GIL, so that the switch and its word to Go are
+// one step, and takes no lock but the books' and one that is held for no longer.
+//
+//export tmSetOrigins
+func tmSetOrigins(mode C.uint32_t) {
+	defer report()
+	engine.SetOrigins(gomem.Origins(mode))
 }
 
 // drainAll gives back what was dropped on all devices.
