@@ -70,8 +70,8 @@ def assert_safe(text: str) -> Page:
     policy = {"http-equiv": "Content-Security-Policy", "content": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"}
     assert ("meta", policy) in page.tags and "prefers-color-scheme: dark" in text
     assert {tag for tag, _ in page.tags} <= {
-        "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "div", "table", "thead", "tbody", "tr", "th", "td", "button", "small", "script", "label",
-        "select", "option", "input", "output", "canvas", "span",
+        "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "div", "table", "thead", "tbody", "tr", "th", "td", "button", "small", "script",
+        "label", "select", "option", "input", "output", "canvas", "span",
     }  # fmt: skip
     assert not any(name.startswith("on") or name in ("src", "href") for _, attributes in page.tags for name in attributes)
     assert [tag for tag, _ in page.tags].count("script") == 2 and set(page.scripts) == {"", "application/json"}
