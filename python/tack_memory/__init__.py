@@ -156,6 +156,20 @@ def __getattr__(name: str) -> object:
     return value
 
 
+def load_ipython_extension(ipython: object) -> None:
+    """Called by `%load_ext tack_memory`: adds %%memory_peak, %memory_info and %memory_budget, and says after a failed cell what its traceback keeps alive."""
+    from ._notebook.extension import load
+
+    load(ipython)
+
+
+def unload_ipython_extension(ipython: object) -> None:
+    """Called by `%unload_ext tack_memory`: takes the magics out again."""
+    from ._notebook.extension import unload
+
+    unload(ipython)
+
+
 def __dir__() -> list[str]:
     """The public names, and what every module has."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
