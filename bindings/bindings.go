@@ -68,8 +68,9 @@ func Devices() (json string, err error) {
 	return toJSON(engine.Describe())
 }
 
-// Report says what holds a device's memory, as JSON: {device, info, holders, unspillable, host_pool}; all but host_pool, which is of all devices, are of one
-// moment (gomem.Report). It asks the driver for its figures and waits for a spill or restore that is under way.
+// Report says what holds a device's memory, as JSON: {device, info, holders, unspillable, host_pool, time_ns, origins, at_peak, spills, spills_lost, thrashing}; all but
+// host_pool, which is of all devices, are of one moment (gomem.Report). at_peak is null where it is not known what was live at the peak, thrashing where no arrays take
+// turns (gomem/trips.go has the rule); spills are those while origins were on. It asks the driver for its figures and waits for a spill or restore that is under way.
 func Report(index int64) (json string, err error) {
 	defer rescue(&err)
 	device, err := deviceAt(index)
@@ -80,12 +81,10 @@ func Report(index int64) (json string, err error) {
 	if err != nil {
 		return "", failure(err)
 	}
-	return toJSON(report{
-		Device: device.Name(), Info: infoOf(told.Info), Holders: wire.Holders(told.Holders), Unspillable: told.Unspillable, HostPool: hostPool(),
-	})
+	return toJSON(reportOf(device.Name(), told))
 }
 
-// Holders lists what holds a device's memory as JSON, grouped by label and origin, the largest first: {label, origin, device, bytes,
+// Holders lists what holds a device's memory as JSON, grouped by label and origin, the largest first: {label, origin, stack, device, bytes,
 // resident, spilled, count, holds}. At most limit groups; 0: all.
 func Holders(index int64, limit int64) (json string, err error) {
 	defer rescue(&err)
@@ -140,13 +139,13 @@ func EventCount(index int64) (count int64, err error) {
 	return device.EventCount(), nil
 }
 
-// OriginText returns the text of an origin's number, as events have it; "" for none.
+// OriginText returns the text of an origin's number, as events have it: its line; "" for none.
 func OriginText(number int64) (text string, err error) {
 	defer rescue(&err)
 	if number < 0 || number > math.MaxUint32 {
 		return "", failure(wire.ValueError{Text: fmt.Sprintf("%d is no number of an origin", number)})
 	}
-	return gomem.Text(uint32(number)), nil
+	return gomem.OriginText(uint32(number)), nil
 }
 
 // SetMaxWait sets how long a launch waits for other launches of a device that make no progress; 0: the default.

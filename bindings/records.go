@@ -14,6 +14,97 @@ type report struct {
 	Holders     []wire.Holder    `json:"holders"`
 	Unspillable map[string]int64 `json:"unspillable"`
 	HostPool    hostPoolInfo     `json:"host_pool"`
+	Nanoseconds int64            `json:"time_ns"` // since 1970, as all moments here
+	Origins     string           `json:"origins"`
+	AtPeak      *atPeak          `json:"at_peak"`
+	Spills      []spill          `json:"spills"`
+	SpillsLost  int64            `json:"spills_lost"` // spills while origins were off
+	Thrashing   *thrashing       `json:"thrashing"`
+}
+
+func reportOf(device string, told gomem.Report) report {
+	r := report{
+		Device: device, Info: infoOf(told.Info), Holders: wire.Holders(told.Holders), Unspillable: told.Unspillable, HostPool: hostPool(),
+		Nanoseconds: told.Nanoseconds, Origins: told.Origins.String(), Spills: make([]spill, len(told.Spills)), SpillsLost: told.SpillsLost,
+	}
+	if p := told.AtPeak; p != nil {
+		r.AtPeak = &atPeak{p.Bytes, p.Spilled, p.Nanoseconds, wire.Holders(p.Holders)}
+	}
+	for i, s := range told.Spills {
+		r.Spills[i] = spill{
+			place{textOrNull(s.Label), textOrNull(s.Origin), s.Stack}, s.Bytes, s.Largest, s.Count, s.Restores, s.Out, s.StillOut, textOrNull(s.Cause),
+			textOrNull(s.ByLabel), textOrNull(s.ByOrigin), s.ByStack, countOrNull(s.ByBytes), s.Last,
+		}
+	}
+	if t := told.Thrashing; t != nil {
+		r.Thrashing = &thrashing{t.Rounds, t.Bytes, t.Since, make([]turning, len(t.Holders))}
+		for i, h := range t.Holders {
+			r.Thrashing.Holders[i] = turning{place{textOrNull(h.Label), textOrNull(h.Origin), h.Stack}, h.Spills, h.Restores, h.Bytes}
+		}
+	}
+	return r
+}
+
+// place is where buffers come from; null: not known.
+type place struct {
+	Label  *string  `json:"label"`
+	Origin *string  `json:"origin"`
+	Stack  []string `json:"stack"`
+}
+
+// atPeak is gomem.PeakHolders.
+type atPeak struct {
+	Bytes       int64         `json:"bytes"`
+	Spilled     int64         `json:"spilled"`
+	Nanoseconds int64         `json:"time_ns"`
+	Holders     []wire.Holder `json:"holders"`
+}
+
+// spill is gomem.Spill.
+type spill struct {
+	place
+	Bytes    int64    `json:"bytes"`
+	Largest  int64    `json:"nbytes"`
+	Count    int64    `json:"count"`
+	Restores int64    `json:"restores"`
+	Out      int64    `json:"out_ns"`
+	StillOut int64    `json:"still_out"`
+	Cause    *string  `json:"cause"` // null: the others, which have several
+	ByLabel  *string  `json:"by_label"`
+	ByOrigin *string  `json:"by_origin"`
+	ByStack  []string `json:"by_stack"`
+	ByBytes  *int64   `json:"by_nbytes"` // null: no size was asked for
+	Last     int64    `json:"last_ns"`
+}
+
+// thrashing is gomem.Thrashing.
+type thrashing struct {
+	Rounds  int64     `json:"rounds"`
+	Bytes   int64     `json:"bytes"`
+	Since   int64     `json:"since_ns"`
+	Holders []turning `json:"holders"`
+}
+
+// turning is gomem.Turning.
+type turning struct {
+	place
+	Spills   int64 `json:"spills"`
+	Restores int64 `json:"restores"`
+	Bytes    int64 `json:"bytes"`
+}
+
+func textOrNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func countOrNull(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }
 
 type deviceInfo struct {

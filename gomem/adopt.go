@@ -93,7 +93,7 @@ func (d *Device) reserveRoom(nbytes int64, o AllocateOptions) error {
 		if o.HasHelper && !o.Collected && d.collectDueLocked(nbytes) {
 			return ErrCollect
 		}
-		return d.reserveRoomLocked(nbytes, o.Wait)
+		return d.reserveRoomLocked(nbytes, o.asks(nbytes))
 	})
 	d.verify()
 	return err
@@ -139,7 +139,7 @@ func (d *Device) Adopt(address, nbytes uint64, o AdoptOptions) (index uint32, er
 		return 0, err
 	}
 	if !d.keepRoom(reserved.bytes, int64(nbytes)) {
-		if err := d.reserveRoom(int64(nbytes), AllocateOptions{Wait: o.Wait, there: true}); err != nil {
+		if err := d.reserveRoom(int64(nbytes), AllocateOptions{Wait: o.Wait, Label: o.Label, Origin: o.Origin, there: true}); err != nil {
 			return 0, err
 		}
 	}

@@ -70,7 +70,7 @@ func (d *Device) quickReserve(nbytes int64) bool {
 }
 
 func (d *Device) allocateSlowly(nbytes uint64, o AllocateOptions) (index uint32, err error) {
-	w := o.Wait
+	w := o.asks(int64(nbytes))
 	w.Help, w.Helped = o.HasHelper || w.Help, o.Relieved || w.Helped
 	var address uint64
 	err = d.slowly(w, int64(nbytes), func() error {
@@ -97,6 +97,15 @@ func (d *Device) allocateSlowly(nbytes uint64, o AllocateOptions) (index uint32,
 		return 0, err
 	}
 	return d.build(address, nbytes, o, HowDriver)
+}
+
+// asks is how the call may wait, with what it needs room for.
+func (o AllocateOptions) asks(nbytes int64) Wait {
+	w := o.needs(o.Label, nbytes)
+	if w.Asker == 0 {
+		w.Asker = o.Origin
+	}
+	return w
 }
 
 // reliefDueLocked reports whether emptying the host's caches may help: not again until something was allocated.

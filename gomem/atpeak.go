@@ -45,17 +45,16 @@ const recordsPerLock = 16
 // liveAt groups what was on the device at a moment that is kept (beginReadingLocked).
 func (d *Device) liveAt(moment uint64) []Holder {
 	groups := holderGroups{device: d.name}
-	d.eachLiveAt(moment, func(s *stay, _ bool) { groups.add(s) })
+	d.eachLiveAt(moment, false, func(s *stay, _ bool) { groups.add(s) })
 	return groups.sorted()
 }
 
-// eachLiveAt calls f for each buffer that was on the device at a moment that is kept, and whether it still is; also for each that lay in host memory, while a report is
-// made: with the moving lock nothing goes there or comes back, and d.ended.spilled has those that were let go of. f is called without the books' lock.
+// eachLiveAt calls f for each buffer that was on the device at a moment that is kept, and whether it still is; withSpilled also for each that lay in host memory, which
+// is known while a report is made, at its moment and at the device's peak. f is called without the books' lock.
 //
 // First come the stays that go on, then those that ended. A buffer may leave in between, or after it was looked at. So it is remembered when each part
 // of the records was looked at: a stay that ended after that was counted there, one that ended before was not.
-func (d *Device) eachLiveAt(moment uint64, f func(s *stay, goesOn bool)) {
-	withSpilled := d.ended.spilled != nil
+func (d *Device) eachLiveAt(moment uint64, withSpilled bool, f func(s *stay, goesOn bool)) {
 	used := d.registry.used.Load() // records that are used for the first time from now on are of later buffers
 	looked := make([]uint64, (used+recordsPerLock-1)/recordsPerLock)
 	for part := range looked {
@@ -75,18 +74,13 @@ func (d *Device) eachLiveAt(moment uint64, f func(s *stay, goesOn bool)) {
 		}
 	}
 	d.books.lock() // model: past.ended
-	eachEnded, eachSpilled := d.ended.allLocked(), func(func(*stay)) {}
-	if withSpilled {
-		eachSpilled = d.ended.spilled.allLocked()
-	}
+	eachEnded := d.ended.allLocked()
 	d.books.unlock()
-	wasLeft := func(s *stay) {
-		if s.contains(moment) && s.to <= looked[s.index/recordsPerLock] {
+	eachEnded(func(s *stay) {
+		if s.contains(moment) && (!s.spilled || withSpilled) && s.to <= looked[s.index/recordsPerLock] {
 			f(s, false)
 		}
-	}
-	eachEnded(wasLeft)
-	eachSpilled(wasLeft)
+	})
 }
 
 // stayLocked is the stay of a buffer that is on the device, or in host memory; it has no end yet. The books' lock is held: then a buffer that is not dropped stays
@@ -104,19 +98,27 @@ func (d *Device) stayLocked(index uint32) (s stay, live bool) {
 // holderGroups adds up stays by label and origin.
 type holderGroups struct {
 	device string
+	byLine bool // not by stack
 	byKey  map[holderKey]*Holder
 	key    holderKey // of the group that was added to last: buffers of one place mostly stand together
 	last   *Holder
 }
 
+func (g *holderGroups) keyOf(s *stay) holderKey {
+	if g.byLine {
+		return holderKey{s.label, OriginLine(s.origin)}
+	}
+	return holderKey{s.label, s.origin}
+}
+
 func (g *holderGroups) add(s *stay) {
-	if key := (holderKey{s.label, s.origin}); g.last == nil || key != g.key {
+	if key := g.keyOf(s); g.last == nil || key != g.key {
 		g.key, g.last = key, g.byKey[key]
 		if g.last == nil {
 			if g.byKey == nil {
 				g.byKey = map[holderKey]*Holder{}
 			}
-			g.last = &Holder{Label: Text(key.label), Origin: Text(key.origin), Device: g.device}
+			g.last = &Holder{Label: Text(key.label), Origin: OriginText(key.origin), Stack: OriginStack(key.origin), Device: g.device}
 			g.byKey[key] = g.last
 		}
 	}

@@ -67,6 +67,9 @@ func (b *Books) raisedLocked() {
 	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
 		if b.InUse > s.Peak {
 			s.Peak, s.Moment = b.InUse, b.Sequence
+			if s.Whole != 0 {
+				s.reachedLocked(b)
+			}
 		}
 		s.Footprint = max(s.Footprint, b.InUse+b.Spilled)
 	}
@@ -118,9 +121,12 @@ func (b *Books) copyLocked() Books {
 func (d *Device) OpenScope(s *Scope) { d.openScope(s, 0) }
 
 func (d *Device) openScope(s *Scope, watched uint32) {
-	b := d.books
-	b.lock()
-	defer b.unlock()
+	d.books.lock()
+	defer d.books.unlock()
+	d.books.openLocked(s, watched)
+}
+
+func (b *Books) openLocked(s *Scope, watched uint32) {
 	*s = Scope{Next: b.Scopes, Books: unsafe.Pointer(b), Sequence: b.Sequence, Start: b.InUse, Peak: b.InUse, Footprint: b.InUse + b.Spilled,
 		SpilledBytes: b.SpilledBytes, RestoredBytes: b.RestoredBytes, Moment: b.Sequence, Watched: watched}
 	b.Watched += watched
@@ -153,11 +159,12 @@ func (b *Books) closeLocked(s *Scope) {
 	s.RestoredBytes = b.RestoredBytes - s.RestoredBytes
 }
 
-// ResetPeak sets the device's peak to what is in use now and changes nothing else: open scopes are untouched.
+// ResetPeak sets the device's peak to what is in use now: what was live at the device's peak is what is live now. Nothing else changes: scopes that others have opened
+// are untouched.
 func (d *Device) ResetPeak() {
 	d.books.lock()
-	d.books.Peak = d.books.InUse
-	d.books.unlock()
+	defer d.books.unlock()
+	d.books.resetPeakLocked()
 }
 
 // Info is the figures of one device, bytes. The embedded Books are a copy made in one moment (copyLocked).

@@ -17,7 +17,7 @@ func (d *Device) SetBudget(nbytes int64, strict bool, w Wait) (previous int64, p
 	if nbytes < 0 || over <= 0 || !d.movable {
 		return previous, previousStrict, nil
 	}
-	_, err = d.spillToBudget(w)
+	_, err = d.spillToBudget(w.because(SpillBudgetLowered))
 	return previous, previousStrict, err
 }
 
@@ -32,7 +32,7 @@ func (d *Device) SpillToBudget(w Wait) (freed uint64, err error) {
 	if d.overBudget() <= 0 || !d.movable {
 		return 0, nil
 	}
-	return d.spillToBudget(w)
+	return d.spillToBudget(w.because(SpillForBudget))
 }
 
 // overBudget is by how much the device is above its budget; 0 or less: it is not.
@@ -46,12 +46,14 @@ func (d *Device) overBudget() int64 {
 	return b.InUse + b.Reserved - b.Budget
 }
 
+// spillToBudget spills what the device is above its budget. w has the cause.
 func (d *Device) spillToBudget(w Wait) (freed uint64, err error) {
 	if err := d.lockMoving(w); err != nil {
 		return 0, err
 	}
 	if over := d.overBudget(); over > 0 { // else another call took the budget away meanwhile, or made room
 		var room room
+		w.why.nbytes = over
 		room, err = d.spillBytesLocked(uint64(over), w, false)
 		freed = room.freed
 		if err == nil && room.refused != nil && room.left < uint64(over) {

@@ -71,6 +71,10 @@ type Wait struct {
 	Late bool
 	// Cause is who is told to have caused what happens (tell.go).
 	Cause Cause
+	// Asker is the line that asks (Intern), for reports of why buffers were spilled; 0: not known. Of an allocation it is its origin.
+	Asker uint32
+
+	why need // what it needs room for
 }
 
 // Cancelled reports whether Cancel was called; false for nil.

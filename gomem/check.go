@@ -95,8 +95,12 @@ func (d *Device) checkLocked() error {
 	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
 		watched += s.Watched
 		if s.Watched != 0 {
-			if live := d.bytesAtLocked(s.Moment); live != s.Peak {
+			live, spilled := d.bytesAtLocked(s.Moment)
+			if live != s.Peak {
 				wrong("a watched scope's peak is %d, and what was live at that moment has %d", s.Peak, live)
+			}
+			if s.Whole != 0 && spilled != s.SpilledThen {
+				wrong("at the device's peak %d bytes were spilled, and what lay in host memory then has %d", s.SpilledThen, spilled)
 			}
 		}
 		if s.Peak < b.InUse || s.Peak < s.Start || s.OwnNow < 0 || s.Own < s.OwnNow || s.Own > s.Footprint || s.Footprint < s.Peak {
@@ -110,17 +114,24 @@ func (d *Device) checkLocked() error {
 }
 
 // bytesAtLocked is the plain sum of what liveAt groups. The books' lock is held, and the lock of the stays that ended.
-func (d *Device) bytesAtLocked(moment uint64) (sum int64) {
+func (d *Device) bytesAtLocked(moment uint64) (onDevice, onHost int64) {
+	add := func(s *stay) {
+		if s.spilled {
+			onHost += s.bytes
+		} else {
+			onDevice += s.bytes
+		}
+	}
 	d.registry.each(func(r *Record, _ *cold) bool {
-		if s, live := d.stayLocked(r.Index); live && !s.spilled && s.from <= moment {
-			sum += s.bytes
+		if s, live := d.stayLocked(r.Index); live && s.from <= moment {
+			add(&s)
 		}
 		return true
 	})
 	d.ended.allLocked()(func(s *stay) {
 		if s.contains(moment) {
-			sum += s.bytes
+			add(s)
 		}
 	})
-	return sum
+	return onDevice, onHost
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 )
 
 // Options of a device. The zero value is a device that never spills, with a pool of its own.
@@ -34,6 +33,7 @@ type Device struct {
 	movable  bool
 	check    bool
 	books    *Books // in memory outside Go's heap
+	whole    *Scope // beside them: the device's own scope, open while origins are on (origins.go). Guarded by the books' lock
 	registry registry
 
 	overcommits Overcommitter // the driver, if it is one; else nil (room.go)
@@ -76,19 +76,22 @@ type Device struct {
 	notices Notices
 
 	ended  stayLog    // what left the device since the peaks of watched scopes
+	spills spillLog   // why buffers were spilled
 	events *eventRing // guarded by books; nil: off
 	closed bool       // guarded by moving
+
+	origins Origins // guarded by books
 }
 
 // NewDevice opens a device over a driver. The device owns the driver from now on: Close closes it.
 func NewDevice(driver Driver, options Options) (*Device, error) {
-	memory, err := mapSlab(unsafe.Sizeof(Books{}))
+	books, whole, err := newBooks()
 	if err != nil {
 		return nil, fmt.Errorf("%s: no memory for the books: %w", driver.Name(), err)
 	}
 	registerBarrier()
 	d := &Device{driver: driver, name: driver.Name(), pool: options.Pool, movable: options.Movable, check: options.Check,
-		books: (*Books)(memory), wake: make(chan struct{}, 1), stopped: make(chan struct{}), garbage: garbage{askedAt: -1, clock: time.Now}, relievedAt: -1}
+		books: books, whole: whole, spills: spillLog{clock: sinceStart()}, wake: make(chan struct{}, 1), stopped: make(chan struct{}), garbage: garbage{askedAt: -1, clock: time.Now}, relievedAt: -1}
 	d.overcommits, _ = driver.(Overcommitter)
 	d.reaper, _ = driver.(Reaper)
 	if d.pool == nil {

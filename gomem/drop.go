@@ -77,7 +77,13 @@ func (d *Device) letGo(r *Record, cause Cause) {
 	case bookSpilled:
 		b.Spilled -= n
 		b.FreedSpilled += n
-		d.letGoSpilledLocked(r, c)
+		if d.wantsHostLocked() {
+			b.Sequence++
+			d.leftHostLocked(r, c)
+		}
+	}
+	if state := State(old & stateMask); state == Spilled || state == Restoring {
+		d.cameBackLocked(d.registry.tripOf(r), false)
 	}
 	c.book = bookNone
 	b.goneLocked(n, r.Sequence)

@@ -147,3 +147,26 @@ func (d *Device) SetClock(clock func() time.Time) {
 	d.garbage.clock = clock
 	d.books.unlock()
 }
+
+// SetSpillClock replaces the clock by which times in host memory, and what comes too soon after a restore, are measured.
+func (d *Device) SetSpillClock(clock func() int64) {
+	d.books.lock()
+	d.spills.clock = clock
+	d.books.unlock()
+}
+
+// SpillNotes reports whether anything is kept of spills.
+func (d *Device) SpillNotes() bool {
+	if d.spills.groups != nil {
+		return true
+	}
+	for _, s := range *d.registry.slabs.Load() {
+		if s.trips.Load() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// MaxSpillGroups is how many groups of spills are told apart.
+const MaxSpillGroups = maxSpillGroups

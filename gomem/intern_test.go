@@ -56,3 +56,45 @@ func BenchmarkIntern(b *testing.B) {
 		Intern(text)
 	}
 }
+
+func TestAStackStandsForItsLine(t *testing.T) {
+	line := Intern("stack test.py:7")
+	stack := InternStack("stack test.py:7 f\nstack test.py:9 g", line)
+	require.NotEqual(t, line, stack)
+	require.Equal(t, stack, InternStack("stack test.py:7 f\nstack test.py:9 g", line))
+	require.NotEqual(t, stack, InternStack("stack test.py:7 f\nstack test.py:10 g", line))
+	require.Equal(t, []uint32{line, line, 0}, []uint32{OriginLine(stack), OriginLine(line), OriginLine(0)})
+	require.Equal(t, []string{"stack test.py:7", "stack test.py:7", ""}, []string{OriginText(stack), OriginText(line), OriginText(0)})
+	require.Equal(t, []string{"stack test.py:7 f", "stack test.py:9 g"}, OriginStack(stack))
+	require.Nil(t, OriginStack(line))
+	require.Nil(t, OriginStack(0))
+	require.Nil(t, OriginStack(1<<31))
+}
+
+func TestALabelWithTheTextOfAStackIsNone(t *testing.T) {
+	label, line := Intern("both.py:1 f"), Intern("both.py:1")
+	stack := InternStack("both.py:1 f", line)
+	require.NotEqual(t, label, stack)
+	require.Nil(t, OriginStack(label))
+	require.Equal(t, []string{"both.py:1 f"}, OriginStack(stack))
+	require.Equal(t, stack, InternStack("both.py:1 f", line))
+	require.Equal(t, label, Intern("both.py:1 f"))
+}
+
+func TestStacksLeaveRoomForLinesAndLabels(t *testing.T) {
+	byCount := newTextTable(8, 1<<20)
+	line := byCount.intern("a:1")
+	first := byCount.internStack("a:1 f", line)
+	require.Equal(t, uint32(3), first)
+	require.Equal(t, line, byCount.internStack("a:1 g", line), "the line stands for it")
+	require.Equal(t, first, byCount.internStack("a:1 f", line), "what is known stays known")
+	for i := range 4 {
+		require.NotEqual(t, byCount.other, byCount.intern(fmt.Sprint(i)))
+	}
+
+	byBytes := newTextTable(100, 20)
+	line = byBytes.intern("a:1")
+	require.Equal(t, line, byBytes.internStack("12345678", line))
+	require.NotEqual(t, line, byBytes.internStack("1234567", line))
+	require.NotEqual(t, byBytes.other, byBytes.intern("1234567890"))
+}

@@ -13,6 +13,7 @@ import (
 // not: errAwait when waiting can help, else a *MemoryError.
 func (d *Device) reserveRoomLocked(nbytes int64, w Wait) error {
 	b := d.books
+	w = w.because(SpillForBudget)
 	for {
 		b.lock()
 		if b.reserveLocked(nbytes) {
@@ -86,6 +87,7 @@ func (d *Device) ladderLocked(nbytes uint64, w Wait, try func() error) error {
 	if !errors.Is(err, ErrOutOfMemory) {
 		return d.allocateFaultLocked(err, nbytes)
 	}
+	w = w.because(SpillForDevice)
 	if w.Help && !w.Helped && d.reliefDueLocked() {
 		return ErrRelieve
 	}

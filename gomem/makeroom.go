@@ -78,6 +78,7 @@ func (m *roomMade) freed() uint64 {
 // spillLocked spills until nbytes were made free in all, or nothing is left that can move.
 func (m *roomMade) spillLocked(nbytes uint64, w Wait) (freed uint64, err error) {
 	d := m.device
+	w = w.needs(0, figure(nbytes)).because(SpillForDevice)
 	for freed = m.freed(); freed < nbytes; {
 		room, err := d.spillBytesLocked(nbytes-freed, w, !w.Nested)
 		m.spilled += room.freed - room.dropped // what was dropped meanwhile was drained

@@ -46,7 +46,7 @@ func (w *modelWorker) perform(op modelOp) error {
 			info, _ := w.device.Info(false)
 			w.peak = info.InUse
 		}
-		return nil
+		return w.wholeReport(op)
 	case "open":
 		w.openScope()
 		return nil

@@ -77,6 +77,7 @@ func newModelWorld(c modelCase, shared bool) (w *modelWorld, err error) {
 	if err != nil {
 		return nil, err
 	}
+	w.device.SetOrigins(gomem.Origins(c.Seed % 3))
 	w.lane = &lane{device: w.device}
 	if c.Budget >= 0 {
 		if _, _, err := w.device.SetBudget(c.Budget, false, gomem.Wait{}); err != nil {

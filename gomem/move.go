@@ -54,7 +54,7 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 		putBack()
 		return moved{held: true}, nil
 	}
-	c, n, began := d.registry.cold(r.Index), r.Size, time.Now()
+	c, n, began, start := d.registry.cold(r.Index), r.Size, time.Now(), d.spills.clock()
 	host, err := d.getHost(n)
 	if err != nil {
 		putBack()
@@ -66,7 +66,8 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 		return moved{}, err
 	}
 	m.left = n
-	if d.commitSpillLocked(r, c, host, began, w.Cause) {
+	t, place := d.beginTripLocked(r), d.spillPlaceLocked(c, w)
+	if d.commitSpillLocked(r, c, host, began, w.Cause, func() { d.spilledLocked(r, t, place, start, w) }) {
 		m.freed = d.freeDeviceLocked(r, c, r.Address) // model: spill.free
 		d.leave(-int64(n))
 	} else {
@@ -77,8 +78,8 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 	return m, nil
 }
 
-// commitSpillLocked makes the host copy the true one, together with the books (model: spill.commit). False: it was dropped meanwhile.
-func (d *Device) commitSpillLocked(r *Record, c *cold, host HostBlock, began time.Time, cause Cause) (done bool) {
+// commitSpillLocked makes the host copy the true one, together with the books (model: spill.commit). False: it was dropped meanwhile. count is called where it was not.
+func (d *Device) commitSpillLocked(r *Record, c *cold, host HostBlock, began time.Time, cause Cause, count func()) (done bool) {
 	b, n := d.books, int64(r.Size)
 	b.lock()
 	defer b.unlock()
@@ -88,10 +89,11 @@ func (d *Device) commitSpillLocked(r *Record, c *cold, host HostBlock, began tim
 	c.host = host
 	d.leftLocked(r, c)
 	d.leaving += n
-	c.book = bookSpilled
+	c.book, c.entered = bookSpilled, b.Sequence
 	b.Spilled += n
 	b.SpillCount++
 	b.SpilledBytes += n
+	count()
 	d.happenedLocked(EventSpill, r, c, Spilling, began, cause)
 	return true
 }
@@ -192,7 +194,8 @@ func (d *Device) markLocked(nbytes uint64, room *room) {
 // admitted or pinned it, so it is no victim; it may be dropped meanwhile all the same, then nothing is left to do. At an error it is
 // spilled as before and its host copy is whole.
 func (d *Device) restoreLocked(r *Record, w Wait) error {
-	began := time.Now()
+	began, start := time.Now(), d.spills.clock()
+	w = w.brings(d.registry.cold(r.Index), int64(r.Size))
 	if err := d.reserveRoomLocked(int64(r.Size), w); err != nil { // model: restore.room
 		return err
 	}
@@ -224,7 +227,7 @@ func (d *Device) restoreLocked(r *Record, w Wait) error {
 		return err
 	}
 	d.use(r)
-	if d.commitRestoreLocked(r, c, began, w.Cause) {
+	if d.commitRestoreLocked(r, c, began, start, w.Cause) {
 		d.pool.Put(c.host)
 		c.host = HostBlock{}
 		d.addresses.note(r.Index)
@@ -249,6 +252,7 @@ func (d *Device) countRestoreLocked(r *Record, c *cold) (done bool) {
 	b.RestoredBytes += n
 	b.InUse += n
 	b.Sequence++
+	d.leftHostLocked(r, c)
 	c.book, c.entered = bookInUse, b.Sequence
 	b.raisedLocked()
 	return true
@@ -264,14 +268,14 @@ func (d *Device) uncountRestoreLocked(r *Record, c *cold) (done bool) {
 	}
 	d.leftLocked(r, c)
 	d.leaving += n
-	c.book = bookSpilled
+	c.book, c.entered = bookSpilled, b.Sequence
 	b.unrestoredLocked(n)
 	b.Spilled += n
 	return true
 }
 
 // commitRestoreLocked makes the device copy the true one (model: restore.commit). False: it was dropped meanwhile.
-func (d *Device) commitRestoreLocked(r *Record, c *cold, began time.Time, cause Cause) (done bool) {
+func (d *Device) commitRestoreLocked(r *Record, c *cold, began time.Time, start int64, cause Cause) (done bool) {
 	b := d.books
 	b.lock()
 	defer b.unlock()
@@ -279,6 +283,9 @@ func (d *Device) commitRestoreLocked(r *Record, c *cold, began time.Time, cause 
 		return false
 	}
 	b.RestoreCount++
+	t := d.registry.tripOf(r) // it was spilled
+	d.cameBackLocked(t, true)
+	t.broughtBack(start, d.spills.clock())
 	d.noteVictimLocked(r, c)
 	d.happenedLocked(EventRestore, r, c, Restoring, began, cause)
 	return true

@@ -16,7 +16,7 @@ const slabRecords = 4096
 // Guarded by the device's moving lock, or the buffer is still building; except book, entered, pending, label and origin (Books.Lock).
 type cold struct {
 	host      HostBlock // the host copy; Address 0: none
-	entered   uint64    // Books.Sequence when its bytes came into InUse last
+	entered   uint64    // Books.Sequence when its bytes came last into the counter that they are in
 	label     uint32    // Intern
 	origin    uint32    // Intern
 	reason    uint32    // Intern: why it is unmovable
@@ -33,6 +33,7 @@ type cold struct {
 type slab struct {
 	records *[slabRecords]Record // mapped outside Go's heap
 	cold    [slabRecords]cold
+	trips   atomic.Pointer[trips] // nil: no buffer of it was ever spilled
 }
 
 // registry finds a buffer by its index. It keeps nobody alive: a buffer's owner drops it, and its record is used again with a higher

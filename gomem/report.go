@@ -1,15 +1,18 @@
 package gomem
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sort"
 	"strings"
+	"time"
 )
 
 // Holder is what one origin holds: buffers with the same label and origin.
 type Holder struct {
 	Label, Origin string
+	Stack         []string // the frames of the origin, the innermost first; nil where it is a line
 	Device        string
 	Bytes         int64 // Resident + Spilled
 	Resident      int64
@@ -26,6 +29,13 @@ type Report struct {
 	Info        Info
 	Holders     []Holder
 	Unspillable map[string]int64 // bytes on the device that cannot be moved, by reason. A buffer with several counts once, under the one that lasts longest
+
+	Nanoseconds int64        // the moment, since 1970
+	Origins     Origins      // what was recorded then
+	AtPeak      *PeakHolders // what was live when Info.Peak was reached; nil: not known, since origins were off then or have been since
+	Spills      []Spill      // why buffers were spilled while origins were on, the costliest first
+	SpillsLost  int64        // spills while origins were off
+	Thrashing   *Thrashing   // arrays that take turns; nil: none do
 }
 
 // Report tells what holds the device's memory, and asks the driver for its figures. It waits for a spill or restore that is under way, and keeps nobody from allocating.
@@ -33,9 +43,8 @@ type Report struct {
 func (d *Device) Report() (report Report, err error) {
 	defer d.guard(&err)
 	err = d.whileNothingMoves(func() (err error) {
-		var books Books
-		books, report.Holders, report.Unspillable = d.reportLocked(0)
-		report.Info, err = d.infoOf(books, true)
+		report = d.reportLocked(reportAll)
+		report.Info, err = d.infoOf(report.Info.Books, true)
 		return err
 	})
 	return report, err
@@ -45,7 +54,7 @@ func (d *Device) Report() (report Report, err error) {
 func (d *Device) Holders(limit int) (holders []Holder, err error) {
 	defer d.guard(&err)
 	err = d.whileNothingMoves(func() error {
-		_, holders, _ = d.reportLocked(limit)
+		holders = firstHolders(d.reportLocked(reportHolders).Holders, limit)
 		return nil
 	})
 	return holders, err
@@ -55,41 +64,65 @@ func (d *Device) Holders(limit int) (holders []Holder, err error) {
 func (d *Device) Unspillable() (bytes map[string]int64, err error) {
 	defer d.guard(&err)
 	err = d.whileNothingMoves(func() error {
-		_, _, bytes = d.reportLocked(1)
+		bytes = d.reportLocked(reportHolders).Unspillable
 		return nil
 	})
 	return bytes, err
 }
 
-// reportLocked needs the moving lock: with it, nothing is spilled or restored, and no record is freed and used again while it is looked at.
-func (d *Device) reportLocked(limit int) (books Books, holders []Holder, unspillable map[string]int64) {
+func firstHolders(holders []Holder, limit int) []Holder {
+	if limit > 0 && len(holders) > limit {
+		return holders[:limit]
+	}
+	return holders
+}
+
+// reportParts says what of a report is wanted.
+type reportParts uint8
+
+const (
+	reportHolders reportParts = iota // Info.Books, Holders, Unspillable
+	reportLines                      // the same; stacks that begin at one line are one holder
+	reportAll
+)
+
+// reportLocked makes a report but for the driver's figures. It needs the moving lock: with it, nothing is spilled or restored, and no record is freed and used again
+// while it is looked at.
+func (d *Device) reportLocked(parts reportParts) (report Report) {
 	l, b := &d.ended, d.books
 	l.lock()
 	defer l.unlock()
-	spilled := new(stayLog)
+	room := make([]spillGroup, 0, len(d.spills.places)+1)
 	b.lock()
-	books = b.copyLocked()
+	report.Info.Books = b.copyLocked()
 	l.beginReadingLocked(b, b.Sequence)
-	l.spilled = spilled
+	l.reporting = true
+	now, peak := d.spills.clock(), d.peakLocked()
+	report.Nanoseconds, report.Origins, report.SpillsLost = time.Now().UnixNano(), d.origins, d.spills.lost
+	var spills []spillGroup
+	if parts == reportAll {
+		spills = d.spills.copyLocked(room)
+	}
 	b.unlock()
 	defer func() {
 		b.lock()
-		l.spilled = nil
+		l.reporting = false
 		b.unlock()
 		l.endReading(b)
 	}()
-	groups := holderGroups{device: d.name}
+	groups := holderGroups{device: d.name, byLine: parts == reportLines}
 	reasons := map[holderKey]map[string]bool{}
-	unspillable = map[string]int64{}
+	report.Unspillable = map[string]int64{}
+	turns := turns{now: now}
 	held := d.holds.all()
-	d.eachLiveAt(l.moment, func(s *stay, goesOn bool) {
+	d.eachLiveAt(l.moment, true, func(s *stay, goesOn bool) {
 		groups.add(s)
 		var holds []HoldInfo
 		isHeld := false
 		if goesOn { // nothing holds what was let go of
 			holds, isHeld = d.whyHeld(s.index, held)
 		}
-		key := holderKey{s.label, s.origin}
+		key := groups.keyOf(s)
 		for _, hold := range holds {
 			if reasons[key] == nil {
 				reasons[key] = map[string]bool{}
@@ -99,21 +132,26 @@ func (d *Device) reportLocked(limit int) (books Books, holders []Holder, unspill
 		switch {
 		case s.spilled || s.bytes == 0:
 		case !d.movable:
-			unspillable["device memory is host memory"] += s.bytes
+			report.Unspillable["device memory is host memory"] += s.bytes
 		case len(holds) > 0:
-			unspillable[holds[0].Name()] += s.bytes
+			report.Unspillable[holds[0].Name()] += s.bytes
 		case isHeld:
-			unspillable["host access"] += s.bytes
+			report.Unspillable["host access"] += s.bytes
+		}
+		if parts == reportAll {
+			turns.add(s, d.registry.tripOf(d.registry.record(s.index)))
 		}
 	})
 	for key, names := range reasons {
 		groups.byKey[key].Holds = strings.Join(slices.Sorted(maps.Keys(names)), ", ")
 	}
-	holders = groups.sorted()
-	if limit > 0 && len(holders) > limit {
-		holders = holders[:limit]
+	report.Holders = groups.sorted()
+	if parts == reportAll {
+		report.AtPeak = d.peakHolders(peak)
+		report.Spills = d.spills.told(spills, now)
+		report.Thrashing = turns.told()
 	}
-	return books, holders, unspillable
+	return report
 }
 
 // whyHeld tells whether a buffer cannot be moved now, and why; a copy by the host has no reason of its own.
@@ -130,7 +168,7 @@ func sortHolders(holders []Holder) {
 		if a.Bytes != b.Bytes {
 			return a.Bytes > b.Bytes
 		}
-		return a.Label < b.Label || a.Label == b.Label && a.Origin < b.Origin
+		return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Origin, b.Origin), slices.Compare(a.Stack, b.Stack)) < 0
 	})
 }
 
@@ -141,9 +179,10 @@ func (d *Device) memoryError(reason string, requested int64, cause error) error 
 
 // memoryErrorLocked describes why a request does not fit, with figures of one moment.
 func (d *Device) memoryErrorLocked(reason string, requested int64, cause error) *MemoryError {
-	b, holders, unspillable := d.reportLocked(10)
+	report := d.reportLocked(reportLines)
+	b, holders := &report.Info.Books, firstHolders(report.Holders, 10)
 	e := &MemoryError{Device: d.name, Requested: requested, InUse: b.InUse, Spilled: b.Spilled, Budget: b.Budget, Cached: Unknown, DeviceFree: Unknown,
-		DeviceTotal: Unknown, LargestFree: Unknown, Reason: reason, Unspillable: unspillable, Holders: holders, Cause: cause}
+		DeviceTotal: Unknown, LargestFree: Unknown, Reason: reason, Unspillable: report.Unspillable, Holders: holders, Cause: cause}
 	if memory, err := d.driver.Memory(); err == nil { // without the driver's figures the error still says the rest
 		e.Cached, e.DeviceFree, e.DeviceTotal, e.LargestFree = memory.Cached, memory.Free, memory.Total, memory.LargestFree
 	}

@@ -94,7 +94,7 @@ func (d *Device) roomForHost(nbytes uint64, o AllocateOptions) error {
 	if !errors.Is(err, ErrOutOfMemory) {
 		return d.driverFault(err)
 	}
-	w := o.Wait
+	w := o.asks(figure(nbytes))
 	w.Help, w.Helped = o.HasHelper || w.Help, o.Relieved || w.Helped
 	err = d.slowly(w, figure(nbytes), func() error {
 		if err := d.neverFitsLocked(figure(nbytes)); err != nil {

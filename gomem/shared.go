@@ -101,5 +101,8 @@ type Scope struct {
 
 	Moment  uint64 // Books.Sequence when Peak was reached for the first time
 	Watched uint32 // 1: what was live at that moment can be told (Device.AtPeak)
-	_       uint32
+	Whole   uint32 // 1: the device's own (origins.go): it begins anew when the device's peak is reset. The fields below are for this one only
+
+	When        int64 // when Peak was reached: nanoseconds since 1970
+	SpilledThen int64 // Books.Spilled at that moment
 }

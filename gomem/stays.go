@@ -10,7 +10,7 @@ import (
 //
 // A moment is a value of Books.Sequence, which every change of InUse raises. A buffer's stay on the device begins when its bytes come into InUse
 // (it was built, or restored) and ends when they leave (it was let go, or spilled). Live at a moment were the buffers with a stay that
-// began by then and had not ended. Stays that go on are in the registry (cold.entered); those that ended are kept here, as long as they
+// began by then and had not ended. What lay in host memory at a moment is told alike, by stays there, where somebody wants to know (wantsHostLocked). Stays that go on are in the registry (cold.entered); those that ended are kept here, as long as they
 // contain the peak of a watched scope that is open. A scope whose peak moves on needs none of those before, so what is kept is bounded by what
 // was live at these peaks, however much comes and goes, and nothing is ever lost, as it is when a ring of events overflows.
 
@@ -20,7 +20,7 @@ type stay struct {
 	bytes         int64
 	label, origin uint32
 	index         uint32 // of the buffer's record
-	spilled       bool   // no stay on the device: it lay in host memory. Reports only
+	spilled       bool   // no stay on the device: it lay in host memory
 }
 
 func (s *stay) contains(moment uint64) bool { return s.from <= moment && moment < s.to }
@@ -41,10 +41,10 @@ type stayLog struct {
 
 	first, last *stayChunk
 	count       int
-	limit       int      // thin when there are more; 0: fewestThinned
-	reading     bool     // somebody collects what was live at `moment`, of a scope that may be closed already
-	moment      uint64   // valid while reading
-	spilled     *stayLog // spilled buffers that were let go of since a report began (reportLocked); nil: none is being made
+	limit       int    // thin when there are more; 0: fewestThinned
+	reading     bool   // somebody collects what was live at `moment`, of a scope that may be closed already
+	moment      uint64 // valid while reading
+	reporting   bool   // a report is being made, which tells of host memory, too (reportLocked)
 
 	crowded atomic.Bool // there are more than limit: the next Drain thins
 }
@@ -68,12 +68,18 @@ func (d *Device) leftLocked(r *Record, c *cold) {
 	}
 }
 
-// letGoSpilledLocked notes for a report that is being made that a spilled buffer is gone. The books' lock is held. As the end of a stay it is a new moment:
-// eachLiveAt tells by that whether the buffer was counted where it was.
-func (d *Device) letGoSpilledLocked(r *Record, c *cold) {
-	if log := d.ended.spilled; log != nil {
-		d.books.Sequence++
-		log.addLocked(stay{to: d.books.Sequence, bytes: int64(r.Size), label: c.label, origin: c.origin, index: r.Index, spilled: true})
+// wantsHostLocked reports whether somebody will tell what lay in host memory: a report, at its own moment and at the device's peak. The books' lock is held.
+func (d *Device) wantsHostLocked() bool { return d.ended.reporting || d.whole.Books != nil }
+
+// leftHostLocked ends a buffer's stay in host memory. The books' lock is held, c.entered is still what it was, and this moment is a new one (Books.Sequence): by
+// that eachLiveAt tells whether the buffer was counted where it was.
+func (d *Device) leftHostLocked(r *Record, c *cold) {
+	if !d.wantsHostLocked() {
+		return
+	}
+	b, l := d.books, &d.ended
+	if newest, asked := l.newestLocked(b); asked && c.entered <= newest {
+		l.addLocked(stay{from: c.entered, to: b.Sequence, bytes: int64(r.Size), label: c.label, origin: c.origin, index: r.Index, spilled: true})
 	}
 }
 

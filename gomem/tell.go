@@ -54,7 +54,7 @@ type Told struct {
 	NewSize   uint64
 	Requested uint64
 	Stream    uint64
-	Site      uint32 // Intern: where the buffer was allocated
+	Site      uint32 // Intern: the line where the buffer was allocated
 	Thread    uint32
 	Reason    uint32
 	_         uint32
@@ -119,7 +119,7 @@ func (d *Device) tellLocked(kind EventKind, r *Record, c *cold, state State, cau
 		return
 	}
 	device, host, n := atomic.LoadUint64(&r.Address), uint64(c.host.Address), r.Size
-	e := Told{Length: uint32(unsafe.Sizeof(Told{})), Domain: toldDomain, Device: int16(r.Device), Site: c.origin, Thread: uint32(cause & causeThread)}
+	e := Told{Length: uint32(unsafe.Sizeof(Told{})), Domain: toldDomain, Device: int16(r.Device), Site: OriginLine(c.origin), Thread: uint32(cause & causeThread)}
 	switch kind {
 	case EventAllocate, EventAdopt:
 		e.Kind, e.New, e.NewSize = toldNew, device, n

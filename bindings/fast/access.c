@@ -205,10 +205,10 @@ static PyObject *fill(PyObject *self, PyObject *const *args, Py_ssize_t nargs, P
 }
 
 /* Copies between foreign memory and a buffer, which is held on the device meanwhile; or between two pieces of foreign memory. */
-static int copy_foreign(tm_range *to, tm_range *from)
+static int copy_foreign(tm_range *to, tm_range *from, uint32_t asker)
 {
 	tm_range *ours = to->base ? to : from->base ? from : NULL;
-	tm_call hold = {.op = TM_OP_HOLD, .device = to->device};
+	tm_call hold = {.op = TM_OP_HOLD, .origin = asker, .device = to->device};
 	if (ours) {
 		hold.index = ours->base->index;
 		if (tm_perform_on(ours->base, &hold, tm_bringing(ours->device, ours->base->nbytes))) return -1;
@@ -227,6 +227,7 @@ static PyObject *copy_from(PyObject *self, PyObject *const *args, Py_ssize_t nar
 {
 	static tm_signature signature = {"copy_from", 4, 1, {"other", "offset", "source_offset", "nbytes"}};
 	PyObject *value[4];
+	uint32_t asker = tm_asker();
 	tm_range to, from;
 	if (tm_arguments(&signature, args, nargs, names, value) || tm_range_of(self, "copy_from", &to) || tm_range_of(value[0], "copy_from", &from))
 		return NULL;
@@ -247,10 +248,10 @@ static PyObject *copy_from(PyObject *self, PyObject *const *args, Py_ssize_t nar
 		Py_RETURN_NONE;
 	}
 	if (!to.base || !from.base) {
-		if (copy_foreign(&to, &from)) return NULL;
+		if (copy_foreign(&to, &from, asker)) return NULL;
 		Py_RETURN_NONE;
 	}
-	tm_call call = {.op = TM_OP_COPY, .device = to.device, .index = to.base->index, .offset = to.offset, .other = from.base->index,
+	tm_call call = {.op = TM_OP_COPY, .origin = asker, .device = to.device, .index = to.base->index, .offset = to.offset, .other = from.base->index,
 		.other_offset = from.offset, .nbytes = to.nbytes};
 	bool both = tm_word(to.base->home) == TM_RESIDENT && tm_word(from.base->home) == TM_RESIDENT;
 	from.base->busy++;
@@ -262,11 +263,12 @@ static PyObject *copy_from(PyObject *self, PyObject *const *args, Py_ssize_t nar
 
 static PyObject *spill(PyObject *self, PyObject *unused)
 {
+	uint32_t asker = tm_asker();
 	tm_range range;
 	bool child;
 	if (tm_range_of(self, "spill", &range) || tm_check_fork((int)range.device, &child)) return NULL;
 	if (child || !range.base) return PyLong_FromLong(0);
-	tm_call call = {.op = TM_OP_SPILL, .device = range.device, .index = range.base->index};
+	tm_call call = {.op = TM_OP_SPILL, .origin = asker, .device = range.device, .index = range.base->index};
 	if (tm_perform_on(range.base, &call, range.base->nbytes + 1)) return NULL;
 	return PyLong_FromLongLong(call.result);
 }

@@ -24,7 +24,7 @@ static PyObject *reserve(PyObject *module, PyObject *const *args, Py_ssize_t nar
 	int device = tm_resolve_device(value[1]);
 	int64_t nbytes = device < 0 ? -1 : tm_parse_size(value[0], device);
 	if (nbytes < 0) return NULL;
-	tm_call call = {.op = TM_OP_RESERVE, .device = (uint32_t)device, .nbytes = (uint64_t)nbytes, .token = 1};
+	tm_call call = {.op = TM_OP_RESERVE, .device = (uint32_t)device, .origin = tm_asker(), .nbytes = (uint64_t)nbytes, .token = 1};
 	bool child;
 	if (tm_check_fork(device, &child)) return NULL;
 	if (child) {
@@ -311,7 +311,7 @@ static PyObject *make_room(PyObject *module, PyObject *const *args, Py_ssize_t n
 	if (nbytes < 0) return NULL;
 	int relieved = value[2] ? PyObject_IsTrue(value[2]) : 0;
 	if (relieved < 0) return NULL;
-	tm_call call = {.op = TM_OP_MAKE_ROOM, .flags = relieved ? TM_COLLECTED | TM_RELIEVED : 0, .device = (uint32_t)device, .nbytes = (uint64_t)nbytes};
+	tm_call call = {.op = TM_OP_MAKE_ROOM, .origin = tm_asker(), .flags = relieved ? TM_COLLECTED | TM_RELIEVED : 0, .device = (uint32_t)device, .nbytes = (uint64_t)nbytes};
 	if (tm_perform(&call, TM_LONG)) return NULL;
 	return PyLong_FromLongLong(call.result);
 }

@@ -38,7 +38,7 @@ int tm_new_buffer_texts(tm_call *call, PyObject *movable, PyObject *reason, PyOb
 	} else {
 		label = tm_block_label(&call->label);
 	}
-	if (TM_UNLIKELY(tm_origins_on) && tm_origin_now(origin_text, &call->origin)) {
+	if (TM_UNLIKELY(tm_origins) && tm_origin_now(origin_text, &call->origin)) {
 		Py_XDECREF(label);
 		return -1;
 	}

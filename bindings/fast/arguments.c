@@ -105,3 +105,13 @@ int64_t tm_intern(PyObject *text, const char *what)
 	Py_XDECREF(before); /* last: it may be a subclass of str, with a destructor that comes here, too */
 	return call.label;
 }
+
+int64_t tm_intern_stack(PyObject *stack, uint32_t line)
+{
+	if (tm_forked || !line) return line; /* no line has no stack */
+	Py_ssize_t length;
+	const char *utf8 = PyUnicode_AsUTF8AndSize(stack, &length);
+	if (!utf8) return -1;
+	tm_call call = {.op = TM_OP_INTERN, .memory = (void *)utf8, .nbytes = (uint64_t)length, .origin = line};
+	return tm_perform(&call, TM_SHORT) ? -1 : (int64_t)call.label;
+}

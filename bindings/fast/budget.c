@@ -25,7 +25,7 @@ static PyObject *set_memory_budget(PyObject *module, PyObject *const *args, Py_s
 		tm_books_unlock(books);
 		return none_or(before);
 	}
-	tm_call call = {.op = TM_OP_SET_BUDGET, .device = (uint32_t)device, .result = bytes, .flags = strict ? TM_STRICT : 0};
+	tm_call call = {.op = TM_OP_SET_BUDGET, .origin = tm_asker(), .device = (uint32_t)device, .result = bytes, .flags = strict ? TM_STRICT : 0};
 	if (tm_perform(&call, bytes < 0 || bytes >= books->in_use ? TM_SHORT : (uint64_t)(books->in_use - bytes) + tm_devices[device].largest)) return NULL;
 	return none_or(call.result);
 }
@@ -112,7 +112,7 @@ static PyObject *spill_all(PyObject *module, PyObject *const *args, Py_ssize_t n
 	bool child;
 	if (device < 0 || tm_check_fork(device, &child)) return NULL;
 	if (child) return PyLong_FromLong(0);
-	tm_call call = {.op = TM_OP_SPILL_ALL, .device = (uint32_t)device};
+	tm_call call = {.op = TM_OP_SPILL_ALL, .origin = tm_asker(), .device = (uint32_t)device};
 	return tm_perform(&call, TM_LONG) ? NULL : PyLong_FromLongLong(call.result);
 }
 
@@ -125,7 +125,7 @@ static PyObject *spill_to_budget(PyObject *module, PyObject *const *args, Py_ssi
 	if (child) return PyLong_FromLong(0);
 	tm_books *books = tm_devices[device].books;
 	int64_t over = __atomic_load_n(&books->in_use, __ATOMIC_RELAXED) - __atomic_load_n(&books->budget, __ATOMIC_RELAXED);
-	tm_call call = {.op = TM_OP_SPILL_TO_BUDGET, .device = (uint32_t)device};
+	tm_call call = {.op = TM_OP_SPILL_TO_BUDGET, .origin = tm_asker(), .device = (uint32_t)device};
 	return tm_perform(&call, over > 0 ? (uint64_t)over + tm_devices[device].largest : 1) ? NULL : PyLong_FromLongLong(call.result);
 }
 
@@ -135,7 +135,7 @@ static PyObject *restore_all(PyObject *module, PyObject *const *args, Py_ssize_t
 	int device = one_device(&signature, args, nargs, names);
 	bool child;
 	if (device < 0 || tm_check_fork(device, &child)) return NULL;
-	tm_call call = {.op = TM_OP_RESTORE_ALL, .device = (uint32_t)device};
+	tm_call call = {.op = TM_OP_RESTORE_ALL, .origin = tm_asker(), .device = (uint32_t)device};
 	if (!child && tm_perform(&call, TM_LONG)) return NULL;
 	Py_RETURN_NONE;
 }

@@ -138,6 +138,8 @@ int tm_make_resident(tm_buffer *buffer, uint64_t *address)
 {
 	/* Another thread may spill it again before this one has the GIL back. Under such pressure the program needs a hold; without one it gets the address
 	 * of the moment, which is all that device_ptr promises. */
+	uint32_t asker = 0;
+	bool asked = false;
 	for (int tries = 0;; tries++) {
 		bool child;
 		if (!buffer->home || buffer->record == &tm_nowhere) return tm_raise_freed(buffer);
@@ -147,7 +149,13 @@ int tm_make_resident(tm_buffer *buffer, uint64_t *address)
 			tm_touch(buffer->record, buffer->books);
 			return 0;
 		}
-		tm_call call = {.op = TM_OP_MAKE_RESIDENT, .device = buffer->device, .index = buffer->index};
+		if (TM_UNLIKELY(tm_origins && !asked)) {
+			asker = tm_asker_slow();
+			asked = true;
+			tries--; /* look again: it has given the GIL away */
+			continue;
+		}
+		tm_call call = {.op = TM_OP_MAKE_RESIDENT, .origin = asker, .device = buffer->device, .index = buffer->index};
 		if (tm_perform_on(buffer, &call, tm_bringing(buffer->device, buffer->nbytes))) return -1;
 		if (tries == 16) {
 			*address = call.address;
@@ -234,11 +242,9 @@ int tm_buffer_set_label(tm_buffer *buffer, PyObject *label)
 
 static int set_label(PyObject *self, PyObject *label, void *unused) { return tm_buffer_set_label((tm_buffer *)self, label); }
 
-static PyObject *get_origin(PyObject *self, void *unused)
-{
-	PyObject *origin = ((tm_buffer *)self)->origin;
-	return Py_NewRef(origin ? origin : Py_None);
-}
+static PyObject *get_origin(PyObject *self, void *unused) { return tm_origin_line(((tm_buffer *)self)->origin); }
+
+static PyObject *get_origin_stack(PyObject *self, void *unused) { return tm_origin_stack(((tm_buffer *)self)->origin); }
 
 static PyObject *get_holds(PyObject *self, void *unused) { return tm_buffer_holds((tm_buffer *)self); }
 
@@ -384,6 +390,7 @@ static PyObject *buffer_free(PyObject *self, PyObject *unused)
 
 PyObject *tm_buffer_disown(tm_buffer *buffer)
 {
+	uint32_t asker = tm_asker();
 	do {
 		if (TM_UNLIKELY(tm_late_launches)) tm_settle_late_launches();
 		if (!buffer->home || buffer->record == &tm_nowhere) {
@@ -398,7 +405,7 @@ PyObject *tm_buffer_disown(tm_buffer *buffer)
 			if (tm_await_late_launches(buffer->device) < 0) return NULL;
 			continue;
 		}
-		tm_call call = {.op = TM_OP_DISOWN};
+		tm_call call = {.op = TM_OP_DISOWN, .origin = asker};
 		if (end(buffer, &call, tm_bringing(buffer->device, buffer->nbytes))) return NULL;
 		return PyLong_FromUnsignedLongLong(call.address);
 	} while (!raise_busy(buffer));
@@ -425,6 +432,7 @@ static PyGetSetDef buffer_getset[] = {
 	{"is_spilled", get_is_spilled, NULL, "Whether the contents are in host memory now.", NULL},
 	{"label", get_label, set_label, "What reports call it; str or None.", NULL},
 	{"origin", get_origin, NULL, "Where it was allocated, \"file.py:12\"; None unless origins are recorded.", NULL},
+	{"origin_stack", get_origin_stack, NULL, "The frames that allocated it, \"file.py:12 function\", innermost first; None unless stacks are recorded.", NULL},
 	{"holds", get_holds, NULL, "Why it cannot be moved now: reason -> count.", NULL},
 	{NULL},
 };
@@ -449,7 +457,7 @@ static PyType_Slot buffer_slots[] = {
 	{Py_tp_doc, TM_DOC_BUFFER},
 	{0, NULL},
 };
-/* No cycle can go through a buffer: it refers to an int and strings only. So it is not tracked by the garbage collector. */
+/* No cycle can go through a buffer: it refers to an int, to strings and to tuples of strings only. So it is not tracked by the garbage collector. */
 static PyType_Spec buffer_spec = {"tack_memory.Buffer", sizeof(tm_buffer), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, buffer_slots};
 
 int tm_buffer_init(PyObject *module)

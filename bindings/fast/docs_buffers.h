@@ -7,7 +7,8 @@
 	"\n" \
 	"It lies on the device or, spilled, in host memory. The host reads and writes whichever copy there is; only use on the\n" \
 	"device brings it back: `device_ptr`, `hold`, `launch`, `export`, `restore`, a copy on the device. Dropping the last reference\n" \
-	"frees it. `nbytes, device, is_spilled, state, label, origin, holds` can be read after `free`, too; all else raises ValueError.\n" \
+	"frees it. `nbytes, device, is_spilled, state, label, origin, origin_stack, holds` can be read after `free`, too; all else raises\n" \
+	"ValueError.\n" \
 	"\n" \
 	"Attributes\n" \
 	"----------\n" \
@@ -25,6 +26,8 @@
 	"    What reports and errors call it; can be set.\n" \
 	"origin : str or None\n" \
 	"    Where it was allocated, \"file.py:12\"; None unless `set_origins` has them recorded.\n" \
+	"origin_stack : tuple of str or None\n" \
+	"    The frames that allocated it, \"file.py:12 function\", the innermost first; None unless `set_origins` has stacks recorded.\n" \
 	"holds : dict of str to int\n" \
 	"    Why it cannot be moved now: reason -> count.\n" \
 	"\n" \
@@ -55,7 +58,7 @@
 	"    Where it begins in its base, in bytes.\n" \
 	"owner : object\n" \
 	"    What keeps the memory alive: the base, or what was given to `wrap`.\n" \
-	"device_ptr, nbytes, device, state, is_spilled, label, origin, holds\n" \
+	"device_ptr, nbytes, device, state, is_spilled, label, origin, origin_stack, holds\n" \
 	"    As those of a Buffer; all but the first two are its base's.\n" \
 	"\n" \
 	"Notes\n" \

@@ -39,6 +39,15 @@ func tmLetGo(device, index, cause C.uint32_t) {
 	drainer.Wake()
 }
 
+// tmSetOrigins tells the core what is recorded of origins from now on (enum tm_origins). As tmLetGo it is called with the GIL, so that the switch and its word to Go are
+// one step, and takes no lock but the books' and one that is held for no longer.
+//
+//export tmSetOrigins
+func tmSetOrigins(mode C.uint32_t) {
+	defer report()
+	engine.SetOrigins(gomem.Origins(mode))
+}
+
 // drainAll gives back what was dropped on all devices.
 func drainAll() {
 	for index := uint32(0); ; index++ {

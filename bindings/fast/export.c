@@ -60,6 +60,7 @@ static void unpin(tm_pin *pin)
 /* A hold for an export: with one reference; NULL with an exception. */
 static tm_pin *pin_range(PyObject *of, const tm_range *range, uint32_t reason, uint64_t *address)
 {
+	uint32_t asker = tm_asker();
 	bool child;
 	if (tm_check_alive(range->base) || tm_check_fork((int)range->device, &child)) return NULL;
 	tm_pin *pin = calloc(1, sizeof *pin);
@@ -75,7 +76,7 @@ static tm_pin *pin_range(PyObject *of, const tm_range *range, uint32_t reason, u
 		__atomic_fetch_add(&range->base->home->pins, 1, __ATOMIC_SEQ_CST);
 		pin->child = true;
 	} else if (range->base) {
-		tm_call call = {.op = TM_OP_HOLD, .flags = TM_EXPORT, .device = range->device, .index = range->base->index, .reason = reason};
+		tm_call call = {.op = TM_OP_HOLD, .flags = TM_EXPORT, .origin = asker, .device = range->device, .index = range->base->index, .reason = reason};
 		if (tm_perform_on(range->base, &call, tm_word(range->base->record) == TM_RESIDENT ? TM_SHORT : tm_bringing(range->device, range->base->nbytes))) {
 			free(pin);
 			return NULL;

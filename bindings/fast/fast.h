@@ -53,7 +53,7 @@ enum tm_op {
 	TM_OP_JOIN,           /* stream = from, token = to */
 	TM_OP_FOLLOW,         /* stream (or TM_UNNAMED_STREAM), TM_PATIENT -> result = 1 where what was queued there is over, or comes before what the device does
 	                       * now; also at an error */
-	TM_OP_INTERN,         /* memory = text of nbytes bytes -> label */
+	TM_OP_INTERN,         /* memory = text of nbytes bytes, origin (not 0: it is a stack that begins at this line) -> label */
 	TM_OP_SET_LABEL,      /* index, label */
 	TM_OP_NOTICES,        /* -> text, JSON: what was noted since the last time, for Python's logger */
 	TM_OP_AT_PEAK,        /* memory = tm_peak, watched -> text, JSON of what was live at its peak so far; none: it was closed, and has at_peak */
@@ -99,7 +99,7 @@ typedef struct tm_call {
 	uint32_t device;
 	uint32_t index, other;
 	uint32_t flags; /* enum tm_flag */
-	uint32_t label, origin, reason; /* interned texts */
+	uint32_t label, origin, reason; /* interned texts. origin: of the buffer that is made, and of all else of the line that asks (tm_asker); 0: not known */
 	uint32_t how; /* gomem.How */
 	uint32_t pattern_bytes;
 	uint64_t nbytes, offset, other_offset, address, stream, context, token;

@@ -61,6 +61,7 @@ static void leave(tm_hold *hold)
 static PyObject *hold_enter(PyObject *self, PyObject *unused)
 {
 	tm_hold *hold = (tm_hold *)self;
+	uint32_t asker = tm_asker();
 	if (hold->state != OUT) return PyErr_Format(PyExc_RuntimeError, "this hold is entered already");
 	tm_range range;
 	bool child;
@@ -68,7 +69,7 @@ static PyObject *hold_enter(PyObject *self, PyObject *unused)
 	if (range.base && child) {
 		__atomic_fetch_add(&range.base->home->pins, 1, __ATOMIC_SEQ_CST);
 	} else if (range.base) {
-		tm_call call = {.op = TM_OP_HOLD, .device = range.device, .index = range.base->index, .reason = hold->reason};
+		tm_call call = {.op = TM_OP_HOLD, .origin = asker, .device = range.device, .index = range.base->index, .reason = hold->reason};
 		hold->state = ENTERING;
 		int failed = tm_perform_on(range.base, &call, tm_word(range.base->record) == TM_RESIDENT ? TM_SHORT : tm_bringing(range.device, range.base->nbytes));
 		hold->state = OUT;

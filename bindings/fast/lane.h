@@ -101,6 +101,8 @@ int tm_check_fork(int device, bool *child);
 
 /* The number of an interned text (str or None), or -1 with an exception. */
 int64_t tm_intern(PyObject *text, const char *what);
+/* The same for a stack that begins at this line (gomem.InternStack). */
+int64_t tm_intern_stack(PyObject *stack, uint32_t line);
 
 /* Whether the interpreter is going down: nothing waits for anything any more. */
 static inline bool tm_finalizing(void)
@@ -146,7 +148,7 @@ typedef struct tm_buffer {
 	uint64_t nbytes;
 	uint32_t device, index;
 	PyObject *label;    /* str or NULL */
-	PyObject *origin;   /* str or NULL */
+	PyObject *origin;   /* see origin.c; NULL: none */
 	PyObject *weak;
 	uint32_t busy;      /* calls into Go that name it by its index and are under way: it cannot be freed now */
 	bool child;         /* made in a forked child: record and memory are C's (cpu_child.c) */
@@ -368,9 +370,17 @@ void tm_tell_failed(uint32_t device, uint64_t nbytes);
 void tm_tell_child(uint32_t device, const tm_record *record, bool born);
 
 /* ---- where things were allocated (origin.c) */
-extern bool tm_origins_on;
-/* The origin of the calling Python code: 0; text is a new reference or NULL. */
-int tm_origin_now(PyObject **text, uint32_t *number);
+enum tm_origins { TM_ORIGINS_OFF, TM_ORIGINS_LINE, TM_ORIGINS_STACK };
+extern enum tm_origins tm_origins;
+/* The origin of the calling Python code: 0; origin is a new reference or NULL. */
+int tm_origin_now(PyObject **origin, uint32_t *number);
+/* The number of the origin of a call that may have to make room, for reports of why buffers were spilled; 0: origins are off, or it is not known. It gives the GIL
+ * away and may run Python code, so it comes before a look at what the call is about. */
+uint32_t tm_asker_slow(void);
+static inline uint32_t tm_asker(void) { return TM_LIKELY(!tm_origins) ? 0 : tm_asker_slow(); }
+/* What a Buffer shows of its origin (NULL: none): new references. */
+PyObject *tm_origin_line(PyObject *origin);
+PyObject *tm_origin_stack(PyObject *origin);
 int tm_origin_init(PyObject *module);
 extern PyMethodDef tm_origin_methods[];
 

@@ -89,7 +89,7 @@ static int admit_all(PyObject *const *items, Py_ssize_t count)
 		indexes[ours++] = buffer->index;
 		nbytes += buffer->nbytes;
 	}
-	tm_call call = {.op = TM_OP_ADMIT, .device = ours ? buffers[0]->device : 0, .memory = indexes, .nbytes = (uint64_t)ours};
+	tm_call call = {.op = TM_OP_ADMIT, .origin = failed ? 0 : tm_asker(), .device = ours ? buffers[0]->device : 0, .memory = indexes, .nbytes = (uint64_t)ours};
 	failed = failed || tm_perform(&call, tm_bringing(call.device, nbytes));
 	if (!failed) {
 		for (Py_ssize_t i = 0; i < ours; i++) tm_raise_launch(buffers[i]->home);

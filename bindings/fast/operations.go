@@ -99,7 +99,11 @@ func performGlobal(c *C.tm_call) error {
 		name := unsafe.Slice((*byte)(unsafe.Pointer(&c.name[0])), len(c.name))
 		name[copy(name[:len(name)-1], d.Name())] = 0
 	case C.TM_OP_INTERN:
-		c.label = C.uint32_t(gomem.Intern(text(c)))
+		if c.origin != 0 {
+			c.label = C.uint32_t(gomem.InternStack(text(c), uint32(c.origin)))
+		} else {
+			c.label = C.uint32_t(gomem.Intern(text(c)))
+		}
 	case C.TM_OP_TRIM_HOST:
 		drainAll() // dropped buffers may have host copies
 		c.result = C.int64_t(engine.Pool().Trim())
@@ -242,7 +246,7 @@ func device(c *C.tm_call) *gomem.Device { return engine.At(uint32(c.device)) }
 // wait is how the call may wait. C can always help: it collects garbage and empties the host's caches.
 func wait(c *C.tm_call, cancel *gomem.Cancel) gomem.Wait {
 	return gomem.Wait{Cancel: cancel, Ask: c.flags&C.TM_ASK != 0, Nested: c.flags&C.TM_NESTED != 0, Late: c.flags&C.TM_HAS_LATE != 0, Help: true, Helped: c.flags&C.TM_RELIEVED != 0,
-		Cause: gomem.Cause(c.cause)}
+		Cause: gomem.Cause(c.cause), Asker: uint32(c.origin)}
 }
 
 func allocateOptions(c *C.tm_call, cancel *gomem.Cancel) gomem.AllocateOptions {

@@ -1,10 +1,14 @@
-/* Where buffers were allocated: "file.py:12" of the calling Python code, while set_origins("line") is on. */
+/* Where buffers were allocated: "file.py:12" of the calling Python code, while set_origins("line") is on; with "stack" the frames that called it, too.
+ *
+ * A Buffer's origin is that str, or of a stack a tuple of it and of the tuple of its frames' texts. For Go it is a number either way: a stack is one interned
+ * text. */
 #include "lane.h"
 #include "docs_calls.h"
+#include "_cgo_export.h"
 
-bool tm_origins_on;
+enum tm_origins tm_origins;
 
-static PyObject *mode_off, *mode_line; /* interned */
+static PyObject *mode_names[3]; /* interned, by enum tm_origins */
 
 /* The texts of the lines seen last, by code object and line: making one costs ten times as much as finding it. An entry keeps its code object, so
  * that the address cannot become another's. */
@@ -54,26 +58,41 @@ static PyFrameObject *calling_frame(void)
 	return NULL;
 }
 
-/* "file.py:12". Where accounting is on, an allocation must not fail because of a file's name: one that is no UTF-8 is escaped, of a very long one the end
- * is shown. */
-static PyObject *text_of(PyCodeObject *code, int line)
+/* A name as a text that is UTF-8 and one line: where accounting is on, an allocation must not fail because of a file's name. What is no UTF-8 is escaped, and so
+ * are ends of lines, which stand between the frames of a stack. Of a very long one the end is shown, if `end`, else the beginning. */
+static PyObject *name_text(PyObject *name, bool end)
 {
 	enum { LONGEST = 1000 };
-	PyObject *bytes = PyUnicode_AsEncodedString(code->co_filename, "utf-8", "backslashreplace");
-	PyObject *name = bytes ? PyUnicode_FromEncodedObject(bytes, "utf-8", NULL) : NULL;
+	PyObject *bytes = PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace");
+	PyObject *text = bytes ? PyUnicode_FromEncodedObject(bytes, "utf-8", NULL) : NULL;
 	Py_XDECREF(bytes);
-	if (!name) return NULL;
-	Py_ssize_t length = PyUnicode_GET_LENGTH(name);
-	if (length > LONGEST) Py_XSETREF(name, PyUnicode_Substring(name, length - LONGEST, length));
-	PyObject *text = name ? PyUnicode_FromFormat("%s%U:%d", length > LONGEST ? "..." : "", name, line) : NULL;
+	if (text && PyUnicode_FindChar(text, '\n', 0, PyUnicode_GET_LENGTH(text), 1) >= 0) {
+		PyObject *newline = PyUnicode_FromString("\n"), *escaped = PyUnicode_FromString("\\n");
+		Py_XSETREF(text, newline && escaped ? PyUnicode_Replace(text, newline, escaped, -1) : NULL);
+		Py_XDECREF(newline);
+		Py_XDECREF(escaped);
+	}
+	if (!text) return NULL;
+	Py_ssize_t length = PyUnicode_GET_LENGTH(text);
+	if (length <= LONGEST) return text;
+	PyObject *part = end ? PyUnicode_Substring(text, length - LONGEST, length) : PyUnicode_Substring(text, 0, LONGEST);
+	Py_DECREF(text);
+	PyObject *marked = part ? PyUnicode_FromFormat(end ? "...%U" : "%U...", part) : NULL;
+	Py_XDECREF(part);
+	return marked;
+}
+
+/* "file.py:12". */
+static PyObject *text_of(PyCodeObject *code, int line)
+{
+	PyObject *name = name_text(code->co_filename, true);
+	PyObject *text = name ? PyUnicode_FromFormat("%U:%d", name, line) : NULL;
 	Py_XDECREF(name);
 	return text;
 }
 
-int tm_origin_now(PyObject **text, uint32_t *number)
+static int line_now(PyObject **text, uint32_t *number)
 {
-	*text = NULL;
-	*number = 0;
 	PyFrameObject *frame = calling_frame();
 	if (!frame) return 0; /* called by C alone */
 	PyCodeObject *code = PyFrame_GetCode(frame);
@@ -106,14 +125,216 @@ int tm_origin_now(PyObject **text, uint32_t *number)
 	return 0;
 }
 
+/* ---- stacks */
+
+enum { MOST_FRAMES = 32, REMEMBERED_STACKS = 256, LONGEST_STACK = 16 << 10 };
+
+/* A frame that runs: the place in its code tells more than its line, and is found without looking the line up. */
+typedef struct tm_place {
+	PyCodeObject *code;
+	int at; /* PyFrame_GetLasti */
+} tm_place;
+
+/* A stack that was seen lately, as a line above. It keeps its code objects. */
+typedef struct tm_seen_stack {
+	PyObject *origin;
+	uint32_t number;
+	int depth;
+	tm_place places[];
+} tm_seen_stack;
+
+static tm_seen_stack *seen_stacks[REMEMBERED_STACKS]; /* malloc'ed */
+
+/* The frames that called, the innermost first and without machinery; where there is nothing else, the outermost. Their code objects are borrowed: the frames run as
+ * long as this function's caller does. */
+static int collect_places(tm_place places[MOST_FRAMES])
+{
+	int depth = 0;
+	PyFrameObject *frame = PyEval_GetFrame();
+	Py_XINCREF(frame);
+	while (frame && depth < MOST_FRAMES) {
+		PyCodeObject *code = PyFrame_GetCode(frame);
+		PyFrameObject *back = PyFrame_GetBack(frame);
+		if (!is_machinery(code) || (!back && !depth)) places[depth++] = (tm_place){code, PyFrame_GetLasti(frame)};
+		Py_DECREF(code); /* the frame has it, too */
+		Py_DECREF(frame);
+		frame = back;
+	}
+	Py_XDECREF(frame);
+	return depth;
+}
+
+static size_t hash_places(const tm_place *places, int depth)
+{
+	uint64_t hash = 0;
+	for (int i = 0; i < depth; i++) hash = (hash ^ ((uintptr_t)places[i].code >> 4) ^ ((uint64_t)(uint32_t)places[i].at << 32)) * 0x9e3779b97f4a7c15u;
+	return (size_t)(hash >> 32) % REMEMBERED_STACKS;
+}
+
+static bool is_stack(const tm_seen_stack *seen, const tm_place *places, int depth)
+{
+	if (!seen || seen->depth != depth) return false;
+	for (int i = 0; i < depth; i++)
+		if (seen->places[i].code != places[i].code || seen->places[i].at != places[i].at) return false;
+	return true;
+}
+
+/* "file.py:12 function" */
+static PyObject *frame_text(const tm_place *place)
+{
+	PyObject *line = text_of(place->code, PyCode_Addr2Line(place->code, place->at)), *function = line ? name_text(place->code->co_qualname, false) : NULL;
+	PyObject *text = function ? PyUnicode_FromFormat("%U %U", line, function) : NULL;
+	Py_XDECREF(function);
+	Py_XDECREF(line);
+	return text;
+}
+
+/* The texts of the frames; the outermost ones are left out where all together would be too long. */
+static PyObject *frame_texts(const tm_place *places, int depth)
+{
+	PyObject *texts[MOST_FRAMES];
+	Py_ssize_t length = 0;
+	int count = 0;
+	bool failed = false;
+	while (count < depth && !failed) {
+		Py_ssize_t more;
+		PyObject *text = frame_text(&places[count]);
+		failed = !text || !PyUnicode_AsUTF8AndSize(text, &more);
+		if (!failed) length += more + 1;
+		if (failed || (count && length > LONGEST_STACK)) {
+			Py_XDECREF(text);
+			break;
+		}
+		texts[count++] = text;
+	}
+	PyObject *tuple = failed ? NULL : PyTuple_New(count);
+	for (int i = 0; i < count; i++) {
+		if (tuple)
+			PyTuple_SET_ITEM(tuple, i, texts[i]);
+		else
+			Py_DECREF(texts[i]);
+	}
+	return tuple;
+}
+
+/* The origin of a stack that is seen for the first time, or again after long: NULL with an exception. */
+static PyObject *make_origin(const tm_place *places, int depth, uint32_t *number)
+{
+	PyObject *line = text_of(places[0].code, PyCode_Addr2Line(places[0].code, places[0].at)), *frames = line ? frame_texts(places, depth) : NULL, *origin = NULL;
+	int64_t id = frames ? tm_intern(line, "origin") : -1;
+	if (id >= 0) {
+		PyObject *newline = PyUnicode_FromString("\n"), *joined = newline ? PyUnicode_Join(newline, frames) : NULL;
+		id = joined ? tm_intern_stack(joined, (uint32_t)id) : -1;
+		Py_XDECREF(joined);
+		Py_XDECREF(newline);
+	}
+	if (id >= 0 && (origin = PyTuple_Pack(2, line, frames))) *number = (uint32_t)id;
+	Py_XDECREF(frames);
+	Py_XDECREF(line);
+	return origin;
+}
+
+/* Without memory for it, a stack is not remembered, and no harm is done. */
+static void remember(size_t at, const tm_place *places, int depth, PyObject *origin, uint32_t number)
+{
+	tm_seen_stack *seen = malloc(sizeof *seen + (size_t)depth * sizeof *places), *before = seen_stacks[at];
+	if (!seen) return;
+	seen->origin = Py_NewRef(origin);
+	seen->number = number;
+	seen->depth = depth;
+	for (int i = 0; i < depth; i++) seen->places[i] = (tm_place){(PyCodeObject *)Py_NewRef(places[i].code), places[i].at};
+	seen_stacks[at] = seen;
+	if (!before) return;
+	for (int i = 0; i < before->depth; i++) Py_DECREF(before->places[i].code); /* last: their callbacks may come here, too */
+	Py_DECREF(before->origin);
+	free(before);
+}
+
+static int stack_now(PyObject **origin, uint32_t *number)
+{
+	tm_place places[MOST_FRAMES];
+	int depth = collect_places(places);
+	if (!depth) return 0; /* called by C alone */
+	size_t at = hash_places(places, depth);
+	if (TM_LIKELY(is_stack(seen_stacks[at], places, depth))) {
+		*origin = Py_NewRef(seen_stacks[at]->origin);
+		*number = seen_stacks[at]->number;
+		return 0;
+	}
+	PyObject *made = make_origin(places, depth, number);
+	if (!made) return -1;
+	*origin = made;
+	remember(at, places, depth, made, *number);
+	return 0;
+}
+
+int tm_origin_now(PyObject **origin, uint32_t *number)
+{
+	*origin = NULL;
+	*number = 0;
+	return tm_origins == TM_ORIGINS_STACK ? stack_now(origin, number) : line_now(origin, number);
+}
+
+uint32_t tm_asker_slow(void)
+{
+	PyObject *origin;
+	uint32_t number;
+	if (tm_origin_now(&origin, &number)) { /* no memory: then it is not known */
+		PyErr_Clear();
+		return 0;
+	}
+	Py_XDECREF(origin);
+	return number;
+}
+
+PyObject *tm_origin_line(PyObject *origin)
+{
+	if (!origin) Py_RETURN_NONE;
+	return Py_NewRef(PyTuple_Check(origin) ? PyTuple_GET_ITEM(origin, 0) : origin);
+}
+
+PyObject *tm_origin_stack(PyObject *origin)
+{
+	if (!origin || !PyTuple_Check(origin)) Py_RETURN_NONE;
+	return Py_NewRef(PyTuple_GET_ITEM(origin, 1));
+}
+
+/* ---- the switch */
+
+#define MODES "mode must be \"off\", \"line\" or \"stack\", not "
+
+static int parse_mode(PyObject *mode)
+{
+	if (!PyUnicode_Check(mode)) {
+		PyErr_Format(PyExc_TypeError, MODES "%.100s", Py_TYPE(mode)->tp_name);
+		return -1;
+	}
+	for (int i = TM_ORIGINS_OFF; i <= TM_ORIGINS_STACK; i++)
+		if (!PyUnicode_Compare(mode, mode_names[i])) return i;
+	PyErr_Format(PyExc_ValueError, MODES "%R", mode);
+	return -1;
+}
+
+/* Returns the mode before. Nothing can come between the two steps. */
+static PyObject *change(enum tm_origins mode)
+{
+	enum tm_origins before = tm_origins;
+	tm_origins = mode;
+	if (mode != before && !tm_forked) tmSetOrigins(mode);
+	return Py_NewRef(mode_names[before]);
+}
+
 static PyObject *set_origins(PyObject *module, PyObject *mode)
 {
-	if (!PyUnicode_Check(mode)) return PyErr_Format(PyExc_TypeError, "mode must be \"off\" or \"line\", not %.100s", Py_TYPE(mode)->tp_name);
-	bool line = PyUnicode_CompareWithASCIIString(mode, "line") == 0;
-	if (!line && PyUnicode_CompareWithASCIIString(mode, "off")) return PyErr_Format(PyExc_ValueError, "mode must be \"off\" or \"line\", not %R", mode);
-	PyObject *before = tm_origins_on ? mode_line : mode_off;
-	tm_origins_on = line;
-	return Py_NewRef(before);
+	int wanted = parse_mode(mode);
+	return wanted < 0 ? NULL : change((enum tm_origins)wanted);
+}
+
+/* For who needs lines: a person who has asked for stacks keeps them. */
+static PyObject *need_origins(PyObject *module, PyObject *mode)
+{
+	int wanted = parse_mode(mode);
+	return wanted < 0 ? NULL : change(wanted > (int)tm_origins ? (enum tm_origins)wanted : tm_origins);
 }
 
 static PyObject *set_origin_skip(PyObject *module, PyObject *folders)
@@ -130,11 +351,16 @@ static PyObject *set_origin_skip(PyObject *module, PyObject *folders)
 
 int tm_origin_init(PyObject *module)
 {
-	return (mode_off = PyUnicode_InternFromString("off")) && (mode_line = PyUnicode_InternFromString("line")) ? 0 : -1;
+	static const char *const names[] = {"off", "line", "stack"};
+	for (int i = TM_ORIGINS_OFF; i <= TM_ORIGINS_STACK; i++)
+		if (!(mode_names[i] = PyUnicode_InternFromString(names[i]))) return -1;
+	return 0;
 }
 
 PyMethodDef tm_origin_methods[] = {
 	{"set_origins", set_origins, METH_O, TM_DOC_SET_ORIGINS},
+	{"need_origins", need_origins, METH_O,
+		"need_origins(mode, /)\n--\n\nset_origins, unless more than this is recorded already (\"stack\" is more than \"line\"). Returns the mode before."},
 	{"set_origin_skip", set_origin_skip, METH_O,
 		"set_origin_skip(folders, /)\n--\n\nCode in these folders (each with its last slash) is never an origin: its caller is. This package, and the machinery of host frameworks."},
 	{NULL},

@@ -35,24 +35,28 @@ typedef struct peak_scope {
 
 static peak_scope *open_scopes; /* all that are open; under the GIL, as all above */
 
-/* As gomem's Device.OpenScope. */
-static void open_scope(tm_scope *scope, tm_books *books, bool watched)
+/* As gomem's Books.openLocked. */
+static void open_scope_locked(tm_scope *scope, tm_books *books, bool watched)
 {
-	tm_books_lock(books);
 	*scope = (tm_scope){.next = books->scopes, .books = books, .sequence = books->sequence, .start = books->in_use, .peak = books->in_use,
 		.footprint = books->in_use + books->spilled, .spilled_bytes = books->spilled_bytes, .restored_bytes = books->restored_bytes,
 		.moment = books->sequence, .watched = watched};
 	books->watched += watched;
 	if (scope->next) scope->next->prev = scope;
 	books->scopes = scope;
+}
+
+static void open_scope(tm_scope *scope, tm_books *books, bool watched)
+{
+	tm_books_lock(books);
+	open_scope_locked(scope, books, watched);
 	tm_books_unlock(books);
 }
 
-/* As gomem's Device.CloseScope. */
-static void close_scope(tm_scope *scope)
+/* As gomem's Books.closeLocked. */
+static void close_scope_locked(tm_scope *scope)
 {
 	tm_books *books = scope->books;
-	tm_books_lock(books);
 	if (scope->prev)
 		scope->prev->next = scope->next;
 	else
@@ -64,6 +68,13 @@ static void close_scope(tm_scope *scope)
 	scope->end = books->in_use;
 	scope->spilled_bytes = books->spilled_bytes - scope->spilled_bytes;
 	scope->restored_bytes = books->restored_bytes - scope->restored_bytes;
+}
+
+static void close_scope(tm_scope *scope)
+{
+	tm_books *books = scope->books;
+	tm_books_lock(books);
+	close_scope_locked(scope);
 	tm_books_unlock(books);
 }
 
@@ -170,7 +181,7 @@ static void open_entry(peak_scope *peak, uint32_t device, uint32_t asked)
 	entry->device = device;
 	entry->peak.at_peak = NULL;
 	/* What was live at a peak is Go's to tell, so of what Go counts only. */
-	open_scope(&entry->peak.scope, tm_devices[device].books, device == asked && device != TM_NUMPY_DEVICE && tm_origins_on && !tm_forked);
+	open_scope(&entry->peak.scope, tm_devices[device].books, device == asked && device != TM_NUMPY_DEVICE && tm_origins && !tm_forked);
 }
 
 static PyObject *scope_enter(PyObject *self, PyObject *unused)
@@ -436,6 +447,25 @@ int tm_peak_init(PyObject *module)
 	return (scope_type = tm_add_type(module, &scope_spec)) ? 0 : -1;
 }
 
+/* As gomem's Books.resetPeakLocked: the device's own scope begins anew, and no other. */
+static void reset_peak(tm_books *books)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	tm_books_lock(books);
+	books->peak = books->in_use;
+	tm_scope *whole = books->scopes;
+	while (whole && !whole->whole) whole = whole->next;
+	if (whole) {
+		close_scope_locked(whole);
+		open_scope_locked(whole, books, true);
+		whole->whole = 1;
+		whole->when = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+		whole->spilled_then = books->spilled;
+	}
+	tm_books_unlock(books);
+}
+
 static PyObject *reset_peak_memory(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
 	static tm_signature signature = {"reset_peak_memory", 1, 0, {"device"}};
@@ -443,10 +473,7 @@ static PyObject *reset_peak_memory(PyObject *module, PyObject *const *args, Py_s
 	if (tm_arguments(&signature, args, nargs, names, &value)) return NULL;
 	int device = tm_resolve_device(value);
 	if (device < 0) return NULL;
-	tm_books *books = tm_devices[device].books;
-	tm_books_lock(books);
-	books->peak = books->in_use;
-	tm_books_unlock(books);
+	reset_peak(tm_devices[device].books);
 	Py_RETURN_NONE;
 }
 

@@ -44,7 +44,8 @@ typedef struct tm_scope {
 	int64_t start, peak, footprint, own_now, own, spilled_bytes, restored_bytes, end;
 	uint64_t moment;
 	uint32_t watched;
-	uint32_t spare;
+	uint32_t whole;
+	int64_t when, spilled_then; /* of the device's own scope */
 } tm_scope;
 
 _Static_assert(sizeof(tm_record) == 64, "a record is one cache line");

@@ -141,7 +141,13 @@ static int set_label(PyObject *self, PyObject *label, void *unused)
 static PyObject *get_origin(PyObject *self, void *unused)
 {
 	tm_view *view = (tm_view *)self;
-	return Py_NewRef(view->base && view->base->origin ? view->base->origin : Py_None);
+	return tm_origin_line(view->base ? view->base->origin : NULL);
+}
+
+static PyObject *get_origin_stack(PyObject *self, void *unused)
+{
+	tm_view *view = (tm_view *)self;
+	return tm_origin_stack(view->base ? view->base->origin : NULL);
 }
 
 static PyObject *get_holds(PyObject *self, void *unused)
@@ -170,6 +176,7 @@ static PyGetSetDef view_getset[] = {
 	{"is_spilled", get_is_spilled, NULL, "Whether the contents are in host memory now.", NULL},
 	{"label", get_label, set_label, "Label of its base.", NULL},
 	{"origin", get_origin, NULL, "Origin of its base.", NULL},
+	{"origin_stack", get_origin_stack, NULL, "The frames that allocated its base.", NULL},
 	{"holds", get_holds, NULL, "Why its base cannot be moved now: reason -> count.", NULL},
 	{NULL},
 };

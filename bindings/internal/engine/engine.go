@@ -78,6 +78,7 @@ func Open(kind string, ordinal int) (index uint32, err error) {
 	}
 	grown := append(devices[:len(devices):len(devices)], device)
 	table.Store(&grown)
+	applyOrigins(device)
 	if opened == nil {
 		opened = make(map[string]uint32)
 	}
@@ -103,6 +104,29 @@ func Devices() []*gomem.Device {
 		return *devices
 	}
 	return nil
+}
+
+// origins is what is recorded of where buffers are allocated, on all devices. Its lock is a leaf but for the devices' books.
+var origins struct {
+	sync.Mutex
+	mode gomem.Origins
+}
+
+// SetOrigins says what is recorded from now on, on all devices, also on those that will be opened.
+func SetOrigins(mode gomem.Origins) {
+	origins.Lock()
+	defer origins.Unlock()
+	origins.mode = mode
+	for _, device := range Devices() {
+		device.SetOrigins(mode)
+	}
+}
+
+// applyOrigins is for a device that is in the table: whoever changes the mode after this finds it there.
+func applyOrigins(device *gomem.Device) {
+	origins.Lock()
+	defer origins.Unlock()
+	device.SetOrigins(origins.mode)
 }
 
 // Names is the names of the open devices, by index.

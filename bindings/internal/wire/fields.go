@@ -11,14 +11,15 @@ import (
 
 // Holder is gomem.Holder.
 type Holder struct {
-	Label    string `json:"label"`
-	Origin   string `json:"origin"`
-	Device   string `json:"device"`
-	Bytes    int64  `json:"bytes"`
-	Resident int64  `json:"resident"`
-	Spilled  int64  `json:"spilled"`
-	Count    int64  `json:"count"`
-	Holds    string `json:"holds"`
+	Label    string   `json:"label"`
+	Origin   string   `json:"origin"`
+	Stack    []string `json:"stack"` // null: no stack was recorded
+	Device   string   `json:"device"`
+	Bytes    int64    `json:"bytes"`
+	Resident int64    `json:"resident"`
+	Spilled  int64    `json:"spilled"`
+	Count    int64    `json:"count"`
+	Holds    string   `json:"holds"`
 }
 
 // Holders are the JSON form of holders; an empty list and never null.

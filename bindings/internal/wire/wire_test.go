@@ -54,7 +54,7 @@ func TestFieldsOfAnOutOfMemoryError(t *testing.T) {
 		Reason: gomem.ReasonBudget, Unspillable: map[string]int64{"launch": 3}, Holders: []gomem.Holder{{Label: "a", Bytes: 9}}, Cause: errors.New("why")}
 	assert.JSONEq(t, `{"device": "sim:0", "requested": 5, "in_use": 4, "cached": 3, "spilled": 2, "budget": -1, "device_free": 7, "device_total": 8,
 		"largest_free": 6, "unspillable": {"launch": 3}, "reason": "budget", "cause": "why",
-		"holders": [{"label": "a", "origin": "", "device": "", "bytes": 9, "resident": 0, "spilled": 0, "count": 0, "holds": ""}]}`,
+		"holders": [{"label": "a", "origin": "", "stack": null, "device": "", "bytes": 9, "resident": 0, "spilled": 0, "count": 0, "holds": ""}]}`,
 		JSON(Fields(fmt.Errorf("wrapped: %w", memory), nil)))
 }
 

@@ -76,6 +76,8 @@ class _Memory:
     @property
     def origin(self) -> str | None: ...
     @property
+    def origin_stack(self) -> tuple[str, ...] | None: ...
+    @property
     def holds(self) -> dict[str, int]: ...  # reason -> count
     def copy_from_host(self, obj: _HostMemory, offset: int = 0) -> None: ...
     def copy_to_host(self, out: _HostMemory | None = None, offset: int = 0, nbytes: int | None = None) -> Any: ...
@@ -354,7 +356,10 @@ def still_open() -> dict[str, int]:
 def instances_of(classes: tuple[type, ...], /) -> list[Any]:
     """The living objects of these classes and of classes below them, but for those that gc.freeze() has hidden."""
 
-def set_origins(mode: Literal["off", "line"], /) -> str: ...
+def set_origins(mode: Literal["off", "line", "stack"], /) -> str: ...
+def need_origins(mode: Literal["off", "line", "stack"], /) -> str:
+    """set_origins, unless more than this is recorded already ("stack" is more than "line"). Returns the mode before."""
+
 def set_origin_skip(folders: tuple[str, ...], /) -> None:
     """Code in these folders (each with its last slash) is never an origin: its caller is. This package, and the machinery of host frameworks."""
 

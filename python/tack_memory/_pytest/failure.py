@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from tack_memory._holders import by_line
 from tack_memory._native import PACKAGE_FOLDER
 from tack_memory._sizes import format_bytes
 
@@ -147,7 +148,8 @@ def holders(measurement: Measurement, over: Resolved, scope: MemoryPeak | None, 
         found: list[Holder] | None = measurement.left(over.device)
         when = "left behind"
     else:
-        found = scope.at_peak if scope is not None else None
+        told = scope.at_peak if scope is not None else None
+        found = None if told is None else list(by_line(told).values())
         when = f"when most was in use on {over.device}, {format_bytes(measurement.figures(over.device)['bytes'])}"
     if found is None:
         return ["not known: nothing on this device says where it was allocated"]

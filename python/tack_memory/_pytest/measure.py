@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tack_memory import MemoryPeak, _devices, memory_report
+from tack_memory._holders import by_line
 from tack_memory._native import _fast
 from tack_memory._sizes import format_bytes
 
@@ -207,7 +208,7 @@ def holders_of(device: str) -> dict[tuple[str | None, str | None], Holder]:
         report = memory_report(device)
     except ValueError:
         return {}
-    return {(holder.label, holder.origin): holder for holder in report.holders}
+    return by_line(report.holders)
 
 
 def code_of(item: pytest.Item) -> CodeType | None:

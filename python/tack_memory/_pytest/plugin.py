@@ -12,6 +12,7 @@ import pytest
 
 import tack_memory
 from tack_memory import _devices
+from tack_memory._native import _fast
 
 from . import baseline, limits, results
 from .measure import DeviceMemory, Measurement
@@ -50,7 +51,7 @@ class Measuring:
         self.comparison: baseline.Comparison | None = None  # with the baseline, when all is over
         self.written = False  # the baseline's file was
         self.unwritten: list[str] = []  # why files could not be written
-        self.origins = tack_memory.set_origins("line")
+        self.origins = _fast.need_origins("line")
 
     # ---- what is there
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import memory_peak, memory_report, set_origins
 from .._errors import Holder
+from .._holders import by_line
 from .._native import _fast
 from ._track_churn import Churn, Tally
 from ._track_undo import Undo
@@ -111,14 +112,16 @@ class DeviceWatch:
             report, churn = memory_report(name), self._churn.read(name)
             if exact := self._churn.heard() == heard:
                 break
-        holders, info = report.holders, report.info
+        holders, info = by_line(report.holders), report.info
         at_peak = None
         if scope is not None and (told := scope.at_peak) is not None:
-            at_peak = {(holder.label, holder.origin): (holder.bytes, holder.count) for holder in told}
-            live = {(holder.label, holder.origin) for holder in holders}
-            holders += [Holder({"label": one.label, "origin": one.origin, "device": name}) for one in told if (one.label, one.origin) not in live]
-        return Watched(DeviceSummary(name, info.in_use, info.spilled, None if scope is None else scope.bytes, exact), holders, at_peak, churn)
+            there = by_line(told)
+            at_peak = {key: (holder.bytes, holder.count) for key, holder in there.items()}
+            holders |= {key: Holder({"label": one.label, "origin": one.origin, "device": name}) for key, one in there.items() if key not in holders}
+        return Watched(DeviceSummary(name, info.in_use, info.spilled, None if scope is None else scope.bytes, exact), list(holders.values()), at_peak, churn)
 
+
+need_origins = _fast.need_origins  # a person who has stacks recorded keeps them
 
 _LINE: tuple[Literal["line"]] = ("line",)
 
@@ -135,9 +138,9 @@ class _Origins:
         with self._lock:
             self._open.add(track)
             if self._before:
-                set_origins("line")  # it may be just at being set back
+                need_origins("line")  # it may be just at being set back
             else:
-                self._before.extend(map(set_origins, _LINE))  # all in C: Ctrl-C comes before it or after it
+                self._before.extend(map(need_origins, _LINE))  # all in C: Ctrl-C comes before it or after it
 
     def release(self, track: object) -> None:
         """Once more is no harm."""

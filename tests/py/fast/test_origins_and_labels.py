@@ -29,7 +29,7 @@ def test_origins_are_the_callers_line_outside_of_this_package(any_device: str) -
         assert _fast.set_origins("off") == "line"
     assert tack_memory.allocate(1, any_device).origin is None
     with pytest.raises(ValueError, match="stack"):
-        _fast.set_origins("stack")  # type: ignore[arg-type]
+        _fast.set_origins("all")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         _fast.set_origins(1)  # type: ignore[arg-type]
 

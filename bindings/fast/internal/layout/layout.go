@@ -37,7 +37,8 @@ static const tm_field tm_scope_fields[] = {
 	FIELD(tm_scope, start, "Start"), FIELD(tm_scope, peak, "Peak"), FIELD(tm_scope, footprint, "Footprint"),
 	FIELD(tm_scope, own_now, "OwnNow"), FIELD(tm_scope, own, "Own"), FIELD(tm_scope, spilled_bytes, "SpilledBytes"),
 	FIELD(tm_scope, restored_bytes, "RestoredBytes"), FIELD(tm_scope, end, "End"), FIELD(tm_scope, moment, "Moment"),
-	FIELD(tm_scope, watched, "Watched"), FIELD(tm_scope, spare, "_"),
+	FIELD(tm_scope, watched, "Watched"), FIELD(tm_scope, whole, "Whole"), FIELD(tm_scope, when, "When"),
+	FIELD(tm_scope, spilled_then, "SpilledThen"),
 };
 static const tm_field tack_event_fields[] = {
 	FIELD(tack_event, size, "Length"), FIELD(tack_event, kind, "Kind"), FIELD(tack_event, domain, "Domain"), FIELD(tack_event, device, "Device"),
