@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         synchronize,
         wrap,
     )
+    from ._progress import set_progress
     from ._report import MemoryReport, memory_report
     from ._timeline import Timeline, record_timeline
     from .hosts import HostHasMemoryError, MissingSeamError, install, uninstall
@@ -115,6 +116,7 @@ __all__ = [
     "set_event_hook",
     "set_memory_budget",
     "set_origins",
+    "set_progress",
     "spill",
     "stream",
     "synchronize",
@@ -139,6 +141,7 @@ _LAZY = {
     "memory_report": "_report",
     "record_timeline": "_timeline",
     "set_event_hook": "_event_hooks",
+    "set_progress": "_progress",
     "uninstall": "hosts",
 }
 
