@@ -76,7 +76,7 @@ type Books struct {
 	AllocateCount   int64 // buffers ever made
 	FreeCount       int64 // buffers ever dropped or freed
 
-	Sequence uint64         // changes of InUse so far: names a moment (stays.go)
+	Sequence uint64         // changes of InUse so far, and ends of stays in host memory that somebody tells of: names a moment (stays.go)
 	Scopes   unsafe.Pointer // *Scope: head of the list of open peak scopes
 
 	Waiting uint32 // not 0: a call waits for launches to end, so whoever ends one calls Device.Ended; atomic, not under Lock

@@ -29,7 +29,7 @@ var drainer = later.Job{Delay: drainDelay, Do: func(begun func()) {
 	reapNow()
 }}
 
-// tmLetGo is the end of a Buffer (tp_dealloc). It is the one way into Go that is taken with the GIL: it counts and puts the buffer on a list,
+// tmLetGo is the end of a Buffer (tp_dealloc). It and tmSetOrigins are the ways into Go that are taken with the GIL: it counts and puts the buffer on a list,
 // and waits for nothing, not even for a driver, so a destructor never gives the GIL away. The drainer frees what is on the list. A panic would end the
 // process; LetGo makes one break the device.
 //

@@ -132,6 +132,38 @@ def bar(in_use: int, spilled: int, peak: int, budget: int | None, total: int | N
 # ---- holders
 
 
+def short_place(place: str) -> str:
+    """ "file.py:12" for people: a cell of this notebook by its number, a file below the current folder relative to it, any other as it is."""
+    import os
+
+    file, colon, line = place.rpartition(":")
+    number = cell_number(file)
+    if number is not None:
+        return f"In[{number}]{colon}{line}"
+    try:
+        folder = os.path.join(os.getcwd(), "")
+    except OSError:  # it is gone
+        return place
+    return place.removeprefix(folder) if len(folder) > 1 else place
+
+
+def cell_number(file: str) -> int | None:
+    """The number of the cell that this file stands for, in IPython; None: it is none."""
+    import sys
+
+    module = sys.modules.get("IPython")
+    shell = None if module is None else module.get_ipython()
+    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
+    return number if isinstance(number, int) else None
+
+
+def short_name(one: Holder) -> str:
+    """Label and origin in one piece, as `Holder.name` has them, with a short origin."""
+    label, origin = getattr(one, "label", None), getattr(one, "origin", None)
+    place = short_place(origin) if origin else None
+    return f"{label} ({place})" if label and place else label or place or "(no label)"
+
+
 def holders_table(holders: Sequence[Holder], *, parts: bool, most: int = MOST_HOLDERS) -> str:
     """The largest holders as rows. parts: with what of each is on the device and what is spilled, and what holds it."""
     heads = ["bytes", *(["on device", "spilled"] if parts else []), "count"]
@@ -160,12 +192,12 @@ def _row(figures: Iterable[str], name: str) -> str:
 
 def _named(holder: Holder) -> str:
     """A holder's name, what holds it, and the lines that led to it where these are known."""
-    shown = text(holder.name)
+    shown = f'<span title="{text(holder.name)}">{text(short_name(holder))}</span>'
     if holder.holds:
         shown += f' <span class="tm-dim">[{text(holder.holds)}]</span>'
     stack = getattr(holder, "stack", None)
     if stack:
-        lines = "<br>".join(text(frame) for frame in stack)
+        lines = "<br>".join(text(frame) for frame in stack)  # each is "file.py:12 function"
         shown = f"<details><summary>{shown}</summary><span class='tm-dim'>{lines}</span></details>"
     return shown
 
@@ -248,7 +280,7 @@ def report_card(report: MemoryReport) -> str:
     parts.append('<ul class="tm-list">' + "".join(f"<li>{item}</li>" for item in items) + "</ul>")
     thrashing = getattr(report, "thrashing", None)
     if thrashing is not None:
-        names = "; ".join(text(_name_of(one)) for one in thrashing.holders[:MOST_HOLDERS])
+        names = "; ".join(text(short_name(one)) for one in thrashing.holders[:MOST_HOLDERS])
         parts.append(
             f'<div class="tm-warn">Arrays take turns on the device: {thrashing.rounds:,} rounds, {format_bytes(thrashing.bytes)} moved ({names}). '
             "A larger budget, or smaller pieces of work, ends that.</div>"
@@ -263,16 +295,10 @@ def _spills(report: MemoryReport) -> str:
         return ""
     rows = []
     for one in spills[:MOST_HOLDERS]:
-        pushed = one.by_label or one.by_origin
+        pushed = one.by_label or (short_place(one.by_origin) if one.by_origin else None)
         why = f"{one.cause or 'unknown'}" + (f", for {pushed}" if pushed else "")
-        name = f'{text(_name_of(one))} <span class="tm-dim">{text(why)}</span>'
+        name = f'{text(short_name(one))} <span class="tm-dim">{text(why)}</span>'
         rows.append(_row([format_bytes(one.bytes), f"{one.count:,}", f"{one.restores:,}"], name))
     head = '<th>moved out</th><th>spills</th><th>restores</th><th class="tm-name">what, and why</th>'
     table = f'<div class="tm-scroll"><table class="tm-table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
     return f"<details><summary>why arrays were spilled</summary>{table}</details>"
-
-
-def _name_of(one: object) -> str:
-    """Label and origin in one piece, as of a Holder."""
-    label, origin = getattr(one, "label", None), getattr(one, "origin", None)
-    return f"{label} ({origin})" if label and origin else label or origin or "(no label)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._cards import ASK_FOR_ORIGINS, MOST_HOLDERS, peak_rows, peak_seconds
+from .._cards import ASK_FOR_ORIGINS, MOST_HOLDERS, peak_rows, peak_seconds, short_name
 from .._sizes import format_bytes
 
 TYPE_CHECKING = False
@@ -37,7 +37,9 @@ def peak_text(peak: MemoryPeak) -> str:
             lines.append(f"  {ASK_FOR_ORIGINS}")
         return "\n".join(lines)
     lines.append("  on the device at the peak:")
-    lines += [f"  {format_bytes(holder.bytes):>10}  {holder.name}" + (f" x{holder.count}" if holder.count > 1 else "") for holder in holders[:MOST_HOLDERS]]
+    lines += [
+        f"  {format_bytes(holder.bytes):>10}  {short_name(holder)}" + (f" x{holder.count}" if holder.count > 1 else "") for holder in holders[:MOST_HOLDERS]
+    ]
     rest = holders[MOST_HOLDERS:]
     if rest:
         lines.append(f"  {format_bytes(sum(holder.bytes for holder in rest)):>10}  {len(rest)} more")

@@ -12,7 +12,7 @@ import sys
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
-from .._cards import text
+from .._cards import cell_number, text
 from .._native import _fast
 from .._sizes import format_bytes
 from .kept import only_kept_by, referents
@@ -129,7 +129,7 @@ def stale_arrays(shell: Any = None) -> Stale | None:
     found = _arrays(kept)
     if not found:
         return None
-    names = _names_in_frames(kept, found, shell)
+    names = _names_in_frames(kept, found)
     arrays = [_kept(kept[number], names.get(number, "in the exception")) for number in found]
     holding = [slot for slot in slots if id(slot.get()) in kept]
     error = next((type(value).__name__ for slot in slots if isinstance(value := slot.get(), BaseException)), "the last error")
@@ -194,13 +194,13 @@ def _reachable(start: int, kept: dict[int, object]) -> dict[int, int]:
     return steps
 
 
-def _names_in_frames(kept: dict[int, object], arrays: list[int], shell: Any) -> dict[int, str]:
+def _names_in_frames(kept: dict[int, object], arrays: list[int]) -> dict[int, str]:
     """For each array the local variable, of the functions that the error came through, that is nearest to it."""
     lines = {id(one.tb_frame): one.tb_lineno for one in kept.values() if isinstance(one, TracebackType)}
     best: dict[int, tuple[int, str]] = {}
     wanted = set(arrays)
     for frame in [one for one in kept.values() if isinstance(one, FrameType)]:
-        where = f"{_file(frame.f_code.co_filename, shell)}:{lines.get(id(frame), frame.f_lineno)}"
+        where = f"{_file(frame.f_code.co_filename)}:{lines.get(id(frame), frame.f_lineno)}"
         for variable, value in list(frame.f_locals.items()):
             for number, steps in _reachable(id(value), kept).items():
                 if number in wanted and (number not in best or steps < best[number][0]):
@@ -208,9 +208,9 @@ def _names_in_frames(kept: dict[int, object], arrays: list[int], shell: Any) -> 
     return {number: name for number, (_, name) in best.items()}
 
 
-def _file(name: str, shell: Any) -> str:
+def _file(name: str) -> str:
     """A file for people; a cell by its number."""
-    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(name)
+    number = cell_number(name)
     return f"In[{number}]" if number is not None else os.path.basename(name)
 
 

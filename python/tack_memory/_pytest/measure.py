@@ -59,7 +59,7 @@ class Measurement:
         """From now on the body is measured; `more`: devices of which more than the figures may be asked for."""
         self.hold = hold
         for name in ("last_exc", "last_type", "last_value", "last_traceback"):  # keep the arrays of a test that failed; pytest deletes them in a moment
-            vars(sys).pop(name, None)
+            sys.__dict__.pop(name, None)
         collect(is_any_alive)  # garbage of earlier tests and of the set-up is no memory of the body, and might go in the middle of it
         if self._now is not None:
             self._now.__exit__(None, None, None)

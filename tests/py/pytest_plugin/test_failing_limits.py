@@ -219,6 +219,31 @@ def failing(project: Project) -> Project:
     return project
 
 
+STACKS = """\
+import pytest
+import tack_memory as tm
+from filters import scratch
+
+tm.set_origins("stack")
+kept = []
+
+
+@pytest.mark.limit_device_memory("2 MiB", device="sim:0")
+@pytest.mark.limit_device_memory(0, device="sim:0", kind="leak")
+def test_both_ways():
+    kept.append(scratch(2**20))
+    kept.append(scratch(2**21))
+"""
+
+
+def test_where_stacks_are_recorded_lines_are_shown_once(project: Project) -> None:
+    project.write("filters.py", FILTERS)
+    project.write("test_stacks.py", STACKS)
+    done = project.run("-q")
+    assert done.stdout.count("3 MiB  filters.py:5 x2\n") == 2, done.stdout
+    assert done.stdout.count("filters.py:5 x") == 2 and "1 failed" in done.stdout
+
+
 def test_a_failing_limit_prints_all_that_is_known(failing: Project) -> None:
     done = failing.run("-q")
     for text in (SMOOTH, LEAK, TWO, NOTHING, SPILLED, HELPER, OLD, HELPER_OF_LEAKS):
