@@ -42,16 +42,17 @@ _STYLE = (
     # The three colours of the bars have a contrast of 3:1 or more with a light track and with a dark one.
     f"div.tack-memory{{{_variables(_LIGHT)}--tm-used:#2f7fe0;--tm-spilled:#b7791f;--tm-over:#d1383d;"
     "background:var(--tm-back);color:var(--tm-text);font:13px/1.45 var(--jp-ui-font-family,system-ui,sans-serif);"
-    "max-width:56em;padding:.3em .1em;font-variant-numeric:tabular-nums}"
+    "max-width:60em;padding:.3em .5em;font-variant-numeric:tabular-nums}"
     f"@media (prefers-color-scheme:dark){{div.tack-memory{{{_variables(_DARK)}}}}}"
     "div.tack-memory .tm-head{font-weight:600;margin:0 0 .3em}div.tack-memory .tm-dim{color:var(--tm-dim);font-weight:400}"
     "div.tack-memory .tm-note{color:var(--tm-dim);margin:.35em 0 0}"
     "div.tack-memory .tm-bar{position:relative;height:.85em;max-width:34em;background:var(--tm-track);border-radius:3px;overflow:hidden;margin:.15em 0 .3em}"
     "div.tack-memory .tm-bar i{position:absolute;top:0;height:100%}"
+    "div.tack-memory .tm-before{background:var(--tm-dim);opacity:.55}"
     "div.tack-memory .tm-used{background:var(--tm-used)}div.tack-memory .tm-over{background:var(--tm-over)}"
     "div.tack-memory .tm-spilled{background:repeating-linear-gradient(135deg,var(--tm-spilled) 0 4px,transparent 4px 7px)}"
     "div.tack-memory .tm-mark{width:2px;margin-left:-2px;background:var(--tm-text)}"
-    "div.tack-memory .tm-budget{width:0;margin-left:-2px;border-left:2px dashed var(--tm-over)}"
+    "div.tack-memory .tm-budget{width:3px;margin-left:-2px;background:var(--tm-text);box-shadow:0 0 0 1px var(--tm-back)}"  # seen on a bar, too
     "div.tack-memory table.tm-table{border-collapse:collapse;margin:.2em 0;border:0;font-size:inherit;color:inherit}"
     "div.tack-memory table.tm-table tr,div.tack-memory table.tm-table tbody tr{background:none}"
     "div.tack-memory table.tm-table th,div.tack-memory table.tm-table td{padding:.12em 1em .12em 0;border:0;border-bottom:1px solid var(--tm-line);"
@@ -100,12 +101,13 @@ def info_part(info: MemoryInfo) -> str:
         rows.append(("free on the device", f"{size(info.device_free)} of {size(info.device_total)}"))
     rows.append(("spills and restores", f"{info.spill_count:,} and {info.restore_count:,}"))
     cells = "".join(f"<tr><th>{text(name)}</th><td>{text(figure)}</td></tr>" for name, figure in rows)
-    head = f'<p class="tm-head">{text(info.device)} <span class="tm-dim">device memory</span></p>'
+    what = "memory of NumPy's arrays" if info.device == "numpy" else "device memory"
+    head = f'<p class="tm-head">{text(info.device)} <span class="tm-dim">{text(what)}</span></p>'
     return f'{head}{bar(info.in_use, info.spilled, info.peak, info.budget, info.device_total)}<table class="tm-table tm-figures"><tbody>{cells}</tbody></table>'
 
 
 def bar(in_use: int, spilled: int, peak: int, budget: int | None, total: int | None) -> str:
-    """What is in use, and behind it what is spilled, as parts of the budget or the device; a mark at the peak, a dashed one at a budget that is passed.
+    """What is in use, and behind it what is spilled, as parts of the budget or the device; a mark at the peak, a wider one at a budget inside the bar.
 
     The scale is the budget, else the device's total, and grows where that would not hold all. Nothing where all figures are 0 and nothing is known."""
     whole = budget if budget is not None else total
@@ -192,14 +194,20 @@ def _row(figures: Iterable[str], name: str) -> str:
 
 def _named(holder: Holder) -> str:
     """A holder's name, what holds it, and the lines that led to it where these are known."""
-    shown = f'<span title="{text(holder.name)}">{text(short_name(holder))}</span>'
+    shown = text(short_name(holder))
     if holder.holds:
         shown += f' <span class="tm-dim">[{text(holder.holds)}]</span>'
     stack = getattr(holder, "stack", None)
     if stack:
-        lines = "<br>".join(text(frame) for frame in stack)  # each is "file.py:12 function"
+        lines = "<br>".join(text(_short_frame(frame)) for frame in stack)
         shown = f"<details><summary>{shown}</summary><span class='tm-dim'>{lines}</span></details>"
     return shown
+
+
+def _short_frame(frame: str) -> str:
+    """ "file.py:12 function" with a short place."""
+    place, space, function = frame.rpartition(" ")
+    return f"{short_place(place)}{space}{function}"
 
 
 # ---- MemoryPeak
@@ -218,11 +226,24 @@ def peak_card(peak: MemoryPeak, *more: str) -> str:
     )
     return card(
         head,
-        bar(peak.bytes, max(0, peak.footprint - peak.bytes), start, None, None),
+        _peak_bar(start, peak.bytes, peak.footprint),
         f'<table class="tm-table tm-figures"><tbody>{cells}</tbody></table>',
         _holders_at_peak(peak),
         *more,
     )
+
+
+def _peak_bar(start: int, most: int, footprint: int) -> str:
+    """What was there on entry, in grey, and what came to it at the peak; behind that, what was spilled besides when the footprint was highest."""
+    scale = max(footprint, most)
+    if not scale:
+        return ""
+    parts = [(0, min(start, most), "tm-before"), (min(start, most), most, "tm-used"), (most, scale, "tm-spilled")]
+    shown = "".join(
+        f'<i class="{kind}" style="left:{100 * low / scale:.2f}%;width:{100 * (high - low) / scale:.2f}%"></i>' for low, high, kind in parts if high > low
+    )
+    says = f"{format_bytes(start)} on entry, {format_bytes(most)} at the peak, footprint {format_bytes(footprint)}"
+    return f'<div class="tm-bar" role="img" aria-label="{text(says)}" title="{text(says)}">{shown}</div>'
 
 
 def peak_rows(peak: MemoryPeak) -> list[tuple[str, str, str]]:

@@ -178,7 +178,7 @@ def test_in_a_real_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     nbclient.NotebookClient(written, timeout=120, kernel_name="python3", allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [cell["outputs"] for cell in written["cells"]]
     (peak,) = outputs[1]
-    assert "2 MiB" in peak["data"]["text/plain"] and "In[2]" not in peak["data"]["text/plain"] and 'class="tack-memory"' in peak["data"]["text/html"]
+    assert "2 MiB" in peak["data"]["text/plain"] and "In[2]:1" in peak["data"]["text/plain"] and 'class="tack-memory"' in peak["data"]["text/html"]
     error = next(one for one in outputs[2] if one["output_type"] == "error")
     assert error["ename"] == "ValueError"
     (warning,) = (one["data"]["text/plain"] for one in outputs[2] if one["output_type"] == "display_data")
