@@ -94,12 +94,17 @@ static PyObject *set_progress(PyObject *module, PyObject *args)
 	if (callable != Py_None && !PyCallable_Check(callable)) return PyErr_Format(PyExc_TypeError, "set_progress: a callable or None is needed");
 	if (!(seconds >= 0 && seconds <= 1e9)) return PyErr_Format(PyExc_ValueError, "set_progress: seconds must be from 0 to 1e9");
 	progress_after = (uint64_t)(seconds * 1e9);
-	Py_XSETREF(progress, callable == Py_None ? NULL : Py_NewRef(callable));
-	Py_RETURN_NONE;
+	PyObject *before = progress;
+	progress = callable == Py_None ? NULL : Py_NewRef(callable);
+	return before ? before : Py_NewRef(Py_None);
 }
+
+static PyObject *get_progress(PyObject *module, PyObject *unused) { return Py_NewRef(progress ? progress : Py_None); }
 
 PyMethodDef tm_progress_methods[] = {
 	{"set_progress", set_progress, METH_VARARGS,
-		"set_progress(callback, after, /)\n--\n\nHave callback(device, kind, done, total) called while a call that moves for more than so many seconds goes on; None: nobody."},
+		"set_progress(callback, after, /)\n--\n\nHave callback(device, kind, done, total) called while a call that moves for more than so many seconds goes on; None: nobody.\n"
+		"Returns what it was before."},
+	{"get_progress", get_progress, METH_NOARGS, "get_progress()\n--\n\nThe callback; None: none."},
 	{NULL},
 };

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _thread import RLock, get_ident
+from _thread import get_ident
 
 from ._native import _fast
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 AFTER = 0.5
 """Seconds of moving from which a call is told about: what is shorter needs no bar."""
-
-_lock = RLock()  # guards the pair below, and its copy in C
-_now: Progress | Literal["tqdm"] | None = None
 
 
 def set_progress(progress: Progress | Literal["tqdm"] | None, /, *, after: float = AFTER) -> Progress | Literal["tqdm"] | None:
@@ -54,7 +51,6 @@ def set_progress(progress: Progress | Literal["tqdm"] | None, /, *, after: float
     reports.
     `%load_ext tack_memory` sets "tqdm", if it is installed and nothing is set.
     """
-    global _now
     if isinstance(after, bool) or not isinstance(after, (int, float)):
         raise TypeError(f"after must be a number of seconds, not {type(after).__name__}")
     if not 0 <= after <= 1e9:
@@ -67,15 +63,17 @@ def set_progress(progress: Progress | Literal["tqdm"] | None, /, *, after: float
         callback = progress
     else:
         raise TypeError(f'progress must be callable as progress(device, kind, done, total), or "tqdm", or None, not {type(progress).__name__}')
-    with _lock:
-        before, _now = _now, progress
-        _fast.set_progress(callback, float(after))
-    return before
+    return _told(_fast.set_progress(callback, float(after)))  # one step, whoever else sets it: no lock is needed
 
 
 def get_progress() -> Progress | Literal["tqdm"] | None:
     """What is set now."""
-    return _now
+    return _told(_fast.get_progress())
+
+
+def _told(callback: Progress | None) -> Progress | Literal["tqdm"] | None:
+    """A callback as it was given to `set_progress`."""
+    return "tqdm" if isinstance(callback, Bars) else callback
 
 
 def tqdm_is_there() -> bool:
