@@ -92,6 +92,15 @@ func (d *Device) slowly(w Wait, requested int64, step func() error) error {
 
 // restoreAllLocked restores what is spilled of admitted buffers.
 func (d *Device) restoreAllLocked(indexes []uint32, w Wait) error {
+	if w.Progress != nil {
+		sum := uint64(0)
+		for _, index := range indexes {
+			if r := d.registry.record(index); r.is(Spilled) {
+				sum += r.Size
+			}
+		}
+		w.Progress.expect(moveRestore, sum)
+	}
 	for _, index := range indexes {
 		r := d.registry.record(index)
 		if state, dropped := StateOf(r.word()); dropped || state == Free {

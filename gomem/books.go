@@ -62,7 +62,7 @@ func (b *Books) reserveLocked(n int64) bool {
 func (b *Books) raisedLocked() {
 	b.Peak = max(b.Peak, b.InUse)
 	if b.Budget >= 0 && b.InUse > b.Budget {
-		b.OverBudgetCount++
+		atomic.AddInt64(&b.OverBudgetCount, 1) // TellOverBudget reads it without the lock
 	}
 	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
 		if b.InUse > s.Peak {

@@ -159,7 +159,7 @@ func TestPanicBreaksTheDevice(t *testing.T) {
 					require.True(t, errors.As(err, &broken) || err == nil && quiet, "%s: %v", name, err)
 					w.isBroken(where, name)
 				})
-				notices := w.Notices().Take()
+				notices := faults(w.Notices().Take())
 				require.Len(t, notices, 1, name)
 				require.Equal(t, gomem.LevelError, notices[0].Level)
 				require.Contains(t, notices[0].Text, where)

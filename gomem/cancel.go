@@ -74,7 +74,11 @@ type Wait struct {
 	// Asker is the line that asks (Intern), for reports of why buffers were spilled; 0: not known. Of an allocation it is its origin.
 	Asker uint32
 
-	why need // what it needs room for
+	// Progress is where the call counts what it moves; nil: nobody asks.
+	Progress *Progress
+
+	why    need // what it needs room for
+	moving move // what its copies belong to
 }
 
 // Cancelled reports whether Cancel was called; false for nil.

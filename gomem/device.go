@@ -77,6 +77,7 @@ type Device struct {
 
 	ended  stayLog    // what left the device since the peaks of watched scopes
 	spills spillLog   // why buffers were spilled
+	lines  lines      // what was said in the log
 	events *eventRing // guarded by books; nil: off
 	closed bool       // guarded by moving
 

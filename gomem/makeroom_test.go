@@ -90,7 +90,7 @@ func TestBlockThatCouldNotBeFreedMakesNoRoom(t *testing.T) {
 	require.EqualValues(t, freed, b.deviceFree()-before)
 	require.Equal(t, []gomem.State{gomem.Spilled, gomem.Spilled, gomem.Resident}, []gomem.State{b.state(x), b.state(y), b.state(z)})
 	require.EqualValues(t, 10*kib, b.info().Unfreed)
-	require.Len(t, b.Notices().Take(), 1)
+	require.Len(t, faults(b.Notices().Take()), 1)
 
 	b.driver.Fail(fakedriver.Free, 1, b.driver.Error(fakedriver.Free, nil))
 	b.LetGo(z)

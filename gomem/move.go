@@ -60,7 +60,8 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 		putBack()
 		return moved{}, err
 	}
-	if err := d.copyOut(host.Pointer(), r.Address, n, w); err != nil { // model: spill.copy
+	w.Progress.expect(moveSpill, n)
+	if err := d.copyOut(host.Pointer(), r.Address, n, w.moves(moveSpill)); err != nil { // model: spill.copy
 		d.pool.Put(host)
 		putBack()
 		return moved{}, err
@@ -70,6 +71,7 @@ func (d *Device) spillLocked(r *Record, w Wait) (m moved, err error) {
 	if d.commitSpillLocked(r, c, host, began, w.Cause, func() { d.spilledLocked(r, t, place, start, w) }) {
 		m.freed = d.freeDeviceLocked(r, c, r.Address) // model: spill.free
 		d.leave(-int64(n))
+		d.tellSpilledLocked(r, c, w)
 	} else {
 		d.pool.Put(host)
 		m.freed, m.dropped = d.giveBackLocked(r, c), true
@@ -123,6 +125,12 @@ type room struct {
 func (d *Device) spillBytesLocked(nbytes uint64, w Wait, mark bool) (room room, err error) {
 	if !d.movable {
 		return room, nil
+	}
+	if w.Progress != nil {
+		d.books.lock()
+		resident := uint64(d.books.InUse)
+		d.books.unlock()
+		w.Progress.expect(moveSpill, min(nbytes, resident))
 	}
 	defer d.doneChoosingLocked()
 	sizes, complete := d.beginSizesLocked(), false
@@ -217,7 +225,8 @@ func (d *Device) restoreLocked(r *Record, w Wait) error {
 	if !d.countRestoreLocked(r, c) {
 		return nil // dropped: the drain frees both copies
 	}
-	if err := d.copyIn(address, c.host.Pointer(), r.Size, w); err != nil { // model: restore.copy
+	w.Progress.expect(moveRestore, r.Size)
+	if err := d.copyIn(address, c.host.Pointer(), r.Size, w.moves(moveRestore)); err != nil { // model: restore.copy
 		left := d.uncountRestoreLocked(r, c)
 		d.freeDeviceLocked(r, c, address)
 		if left {
@@ -318,9 +327,11 @@ func (d *Device) inParts(nbytes uint64, w Wait, copyPart func(done, part uint64)
 		if err := w.Cancel.err(); err != nil {
 			return err
 		}
-		if err := copyPart(done, min(cancelSlice, nbytes-done)); err != nil {
+		part := min(cancelSlice, nbytes-done)
+		if err := copyPart(done, part); err != nil {
 			return d.driverFault(err)
 		}
+		w.Progress.moved(w.moving, part)
 	}
 	return nil
 }
@@ -390,6 +401,15 @@ func (d *Device) RestoreAll(w Wait) (err error) {
 		}
 		return true
 	})
+	if w.Progress != nil {
+		sum := uint64(0)
+		for _, r := range pinned {
+			if r.is(Spilled) {
+				sum += r.Size
+			}
+		}
+		w.Progress.expect(moveRestore, sum)
+	}
 	for _, r := range pinned {
 		if err == nil && r.is(Spilled) {
 			err = d.restoreLocked(r, w)

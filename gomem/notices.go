@@ -12,14 +12,18 @@ type Level uint8
 
 // The levels, as those of Python's logging and of log/slog.
 const (
-	LevelWarning Level = iota + 1
+	LevelInfo Level = iota + 1
+	LevelWarning
 	LevelError
 )
 
 // String is the level's name in Python's module logging.
 func (l Level) String() string {
-	if l == LevelError {
+	switch l {
+	case LevelError:
 		return "ERROR"
+	case LevelInfo:
+		return "INFO"
 	}
 	return "WARNING"
 }

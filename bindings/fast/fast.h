@@ -94,6 +94,13 @@ enum tm_code {
  * it closes the gate while Python code may run. */
 enum tm_gate { TM_GATE_OPEN, TM_GATE_CLOSED, TM_GATE_PASSED };
 
+/* How far a call has come with moving memory: gomem.Progress. Bytes. Go writes it while the call runs, and C's waiting thread reads it; atomic, each field by
+ * itself. */
+typedef struct tm_progress {
+	uint64_t spill_done, spill_total;
+	uint64_t restore_done, restore_total;
+} tm_progress;
+
 typedef struct tm_call {
 	uint32_t op; /* enum tm_op */
 	uint32_t device;
@@ -113,6 +120,7 @@ typedef struct tm_call {
 	uint32_t gate; /* enum tm_gate, atomic: both threads of a task change it */
 	uint32_t cause; /* who is told to have caused what happens: tm_events_api.cause; 0: nobody asks */
 	uint32_t notices; /* from every operation: not 0 when TM_OP_NOTICES would return something */
+	tm_progress *progress; /* valid until the call ends; NULL: nobody asks (progress.c) */
 } tm_call;
 
 /* The figures of memory_info: the books as one moment, and what the driver and the pool of host memory say. -1: unknown. */

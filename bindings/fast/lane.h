@@ -20,6 +20,27 @@ PyObject *tm_notices_configure(PyObject *notify);
 int tm_notify(void);
 extern PyMethodDef tm_notices_methods[];
 
+/* ---- how far long moves have come (progress.c) */
+
+/* What one call tells the program's callback while it runs as a task. */
+typedef struct tm_report {
+	tm_progress moved;   /* Go writes here */
+	PyObject *callback;  /* of this call; NULL: none, or it has raised */
+	uint64_t after;      /* nanoseconds of moving from which it is told */
+	uint64_t began;      /* when moving was first seen, by the monotonic clock; 0: not yet */
+	uint64_t told[2];    /* bytes that it was told last, of spilling and of restoring */
+	bool began_kind[2];  /* whether it was told of spilling, and of restoring */
+} tm_report;
+
+extern PyMethodDef tm_progress_methods[];
+bool tm_progress_wanted(void);
+/* Before the call starts: it counts what it moves, if anybody wants to know. */
+void tm_report_begin(tm_report *report, tm_call *call);
+/* Tells what is new: 0, or -1 with an exception that was meant for the program (Ctrl-C in the callback). Runs Python code; no exception may be set. */
+int tm_report_tell(tm_report *report, const tm_call *call);
+/* The same when the call has ended. An exception that is set stays set. */
+int tm_report_end(tm_report *report, tm_call *call);
+
 /* ---- devices (device.c) */
 
 #define TM_MAX_DEVICES 256

@@ -58,7 +58,7 @@ static int execute(PyObject *module)
 	if (tm_only_once(&once, "_fast", "core is one")) return -1;
 	PyMethodDef *const methods[] = {configure_methods, tm_device_methods, tm_allocate_methods, tm_launch_methods, tm_during_launch_methods,
 		tm_adopt_methods, tm_info_methods, tm_budget_methods, tm_peak_methods, tm_label_methods, tm_instances_methods, tm_origin_methods,
-		tm_notices_methods, tm_still_open_methods, tm_events_methods};
+		tm_notices_methods, tm_progress_methods, tm_still_open_methods, tm_events_methods};
 	for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
 		if (PyModule_AddFunctions(module, methods[i])) return -1;
 	if (tm_errors_init(module) || tm_device_init() || tm_thread_init() || tm_origin_init(module) || tm_fork_init() || tm_buffer_init(module) ||

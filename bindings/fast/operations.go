@@ -77,8 +77,11 @@ func perform(c *C.tm_call, cancel *gomem.Cancel) {
 	if err != nil {
 		fail(c, err)
 	}
-	if d := device(c); d != nil && d.FreesWait() {
-		drainer.Wake()
+	if d := device(c); d != nil {
+		if d.FreesWait() {
+			drainer.Wake()
+		}
+		d.TellOverBudget()
 	}
 	if gomem.Noticed() {
 		c.notices = 1
@@ -241,12 +244,18 @@ func performAdoption(c *C.tm_call, d *gomem.Device, cancel *gomem.Cancel) error 
 	}
 }
 
+// C and Go see the same struct: neither length may be below zero.
+var (
+	_ [unsafe.Sizeof(gomem.Progress{}) - unsafe.Sizeof(C.tm_progress{})]struct{}
+	_ [unsafe.Sizeof(C.tm_progress{}) - unsafe.Sizeof(gomem.Progress{})]struct{}
+)
+
 func device(c *C.tm_call) *gomem.Device { return engine.At(uint32(c.device)) }
 
 // wait is how the call may wait. C can always help: it collects garbage and empties the host's caches.
 func wait(c *C.tm_call, cancel *gomem.Cancel) gomem.Wait {
 	return gomem.Wait{Cancel: cancel, Ask: c.flags&C.TM_ASK != 0, Nested: c.flags&C.TM_NESTED != 0, Late: c.flags&C.TM_HAS_LATE != 0, Help: true, Helped: c.flags&C.TM_RELIEVED != 0,
-		Cause: gomem.Cause(c.cause), Asker: uint32(c.origin)}
+		Cause: gomem.Cause(c.cause), Asker: uint32(c.origin), Progress: (*gomem.Progress)(unsafe.Pointer(c.progress))}
 }
 
 func allocateOptions(c *C.tm_call, cancel *gomem.Cancel) gomem.AllocateOptions {

@@ -65,6 +65,8 @@ static bool run_task(tm_call *call)
 	pthread_cond_init(&task.ended, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	bool raised = false, done = false, started = false;
+	tm_report report;
+	tm_report_begin(&report, call);
 	while (!done) {
 		Py_BEGIN_ALLOW_THREADS
 		if (!started) tmStart(&task, call);
@@ -73,7 +75,7 @@ static bool run_task(tm_call *call)
 		Py_END_ALLOW_THREADS
 		/* Once a handler has raised, the exception is kept and no further handler runs: the task is on its way to its end. */
 		if (!done && !raised && close_gate(call)) {
-			if (PyErr_CheckSignals()) {
+			if (PyErr_CheckSignals() || tm_report_tell(&report, call)) {
 				raised = true; /* and the gate stays closed */
 				if (!tm_forked) tmCancel(&task);
 			} else {
@@ -84,11 +86,14 @@ static bool run_task(tm_call *call)
 			if (!raised) tm_raise_forked();
 			call->code = TM_CANCELLED;
 			call->text = NULL;
+			call->progress = NULL;
+			Py_CLEAR(report.callback);
 			return true;
 		}
 	}
 	pthread_cond_destroy(&task.ended);
 	pthread_mutex_destroy(&task.mutex);
+	if (tm_report_end(&report, call)) raised = true;
 	return raised;
 }
 
@@ -176,7 +181,8 @@ static int perform(tm_call *call, uint64_t moves)
 		call->notices = 0;
 		call->gate = TM_GATE_OPEN;
 		bool raised = false;
-		if (TM_UNLIKELY(moves && may_take_long(moves)) && call->op != TM_OP_ADOPT && _PyOS_IsMainThread()) {
+		/* On other threads, no signal ends a call; there it is a task only for the sake of its progress. */
+		if (TM_UNLIKELY(moves && may_take_long(moves)) && call->op != TM_OP_ADOPT && (_PyOS_IsMainThread() || tm_progress_wanted())) {
 			raised = run_task(call);
 		} else {
 			in_flight++;

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         synchronize,
         wrap,
     )
+    from ._progress import set_progress
     from ._report import MemoryReport, memory_report
     from ._timeline import Timeline, record_timeline
     from .hosts import HostHasMemoryError, MissingSeamError, install, uninstall
@@ -115,6 +116,7 @@ __all__ = [
     "set_event_hook",
     "set_memory_budget",
     "set_origins",
+    "set_progress",
     "spill",
     "stream",
     "synchronize",
@@ -139,6 +141,7 @@ _LAZY = {
     "memory_report": "_report",
     "record_timeline": "_timeline",
     "set_event_hook": "_event_hooks",
+    "set_progress": "_progress",
     "uninstall": "hosts",
 }
 
@@ -154,6 +157,20 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value  # the next look-up does not come here
     return value
+
+
+def load_ipython_extension(ipython: object) -> None:
+    """Called by `%load_ext tack_memory`: adds %%memory_peak, %memory_info and %memory_budget, and says after a failed cell what its traceback keeps alive."""
+    from ._notebook.extension import load
+
+    load(ipython)
+
+
+def unload_ipython_extension(ipython: object) -> None:
+    """Called by `%unload_ext tack_memory`: takes the magics out again."""
+    from ._notebook.extension import unload
+
+    unload(ipython)
 
 
 def __dir__() -> list[str]:

@@ -158,6 +158,11 @@ class MemoryPeak(_fast.PeakScope):
             f"own {format_bytes(self.own)}, {state}>"
         )
 
+    def _repr_html_(self) -> str:
+        from ._cards import peak_card
+
+        return peak_card(self)
+
 
 memory_peak = MemoryPeak
 
@@ -183,26 +188,6 @@ def format_info(info: MemoryInfo) -> str:
 
 def format_info_html(info: MemoryInfo) -> str:
     """A small table with a bar, for notebooks."""
-    from html import escape
+    from ._cards import info_card
 
-    size = format_bytes
-    whole = info.budget if info.budget is not None else info.device_total
-    rows = [("in use", size(info.in_use)), ("peak", size(info.peak)), ("spilled", size(info.spilled)), ("cached", size(info.cached))]
-    rows.append(("budget", "none" if info.budget is None else size(info.budget) + (" (strict)" if info.strict else "")))
-    rows.append(("free / total", f"{size(info.device_free)} / {size(info.device_total)}"))
-    rows.append(("spills / restores", f"{info.spill_count} / {info.restore_count}"))
-    cells = "".join(f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:right'>{escape(text)}</td></tr>" for name, text in rows)
-    return f"<div><b>{escape(str(info.device))}</b>{_bar(info.in_use, info.peak, whole)}<table>{cells}</table></div>"
-
-
-def _bar(in_use: int, peak: int, whole: int | None) -> str:
-    """What is in use, as a part of the budget or the device, with a mark at the peak; nothing where the whole is unknown."""
-    if not whole:
-        return ""
-    filled, mark = (min(100.0, 100.0 * nbytes / whole) for nbytes in (in_use, peak))
-    colour = "#c0392b" if in_use > whole else "#2e86c1"
-    return (
-        "<div style='position:relative;width:20em;height:0.8em;border:1px solid #999'>"
-        f"<div style='width:{filled:.1f}%;height:100%;background:{colour}'></div>"
-        f"<div title='peak' style='position:absolute;top:0;left:{mark:.1f}%;width:2px;height:100%;background:#333'></div></div>"
-    )
+    return info_card(info)

@@ -23,7 +23,7 @@ _awaited: Awaited | None = None  # set once, while the package is being imported
 def start() -> None:
     """Plug in to Tack now, or as soon as it is imported, and whenever it is imported anew; where the switch says no, never."""
     global _awaited
-    if settings.autoinstall:
+    if settings.autoinstall and _awaited is None:  # else the package is loaded anew, and waits already
         _awaited = when_imported(TACK, _plug_in, again=True)
 
 

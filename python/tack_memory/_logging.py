@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from logging import Logger
 
 
+_configured = False  # the handler of TACK_MEMORY_LOG is there
+
+
 def logger() -> Logger:
     """The logger "tack_memory"."""
     import logging
@@ -33,8 +36,10 @@ def debug(message: str, *arguments: object, exc_info: BaseException | None = Non
 
 def configure() -> None:
     """Write the log to stderr from the level that TACK_MEMORY_LOG names; without the switch, leave it to the program."""
-    if settings.log is None:
+    global _configured
+    if settings.log is None or _configured:  # it is called again where the package is loaded anew (%reload_ext)
         return
+    _configured = True
     import logging
 
     found = logger()
@@ -59,8 +64,8 @@ def drain() -> None:
     if sys.is_finalizing():
         return  # the modules are being taken apart, and what a log needs cannot be imported any more
     taken = _fast.take_notices()
-    if taken == "[]":
-        return
+    if taken == "[]" or ("logging" not in sys.modules and '"WARNING"' not in taken and '"ERROR"' not in taken):
+        return  # where nobody imported `logging`, nobody can have asked for what is for information only, and it costs a few milliseconds
     import json
     import logging
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 
-from ._accounting import format_info_html
 from ._control import call_json
 from ._devices import resolve_name, resolve_with_buffers
 from ._errors import Holder
@@ -202,18 +201,9 @@ class MemoryReport:
         return f"<MemoryReport {self.device}: {format_bytes(self.info.in_use)} in use by {len(self.holders)} holder{'' if len(self.holders) == 1 else 's'}>"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from ._cards import report_card
 
-        head = "".join(f"<th>{name}</th>" for name in ("bytes", "on device", "spilled", "count", "holder", "holds"))
-        rows = "".join(
-            "<tr>"
-            + "".join(f"<td style='text-align:right'>{format_bytes(nbytes)}</td>" for nbytes in (holder.bytes, holder.resident, holder.spilled))
-            + f"<td style='text-align:right'>{holder.count}</td><td style='text-align:left'>{escape(holder.name)}</td><td>{escape(holder.holds)}</td></tr>"
-            for holder in self.holders
-        )
-        held = "".join(f"<li>cannot be spilled now: {format_bytes(nbytes)} ({escape(reason)})</li>" for reason, nbytes in self.holds.items())
-        host = f"<li>host memory: {format_bytes(self.host_used)} of spilled copies, {format_bytes(self.host_pooled)} pooled</li>"
-        return f"{format_info_html(self.info)}<table><tr>{head}</tr>{rows}</table><ul>{held}{host}</ul>"
+        return report_card(self)
 
 
 def write_text(text: str, file: TextIO | None) -> None:

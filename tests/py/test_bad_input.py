@@ -240,6 +240,7 @@ CALLS: dict[str, Callable[[Bench], Case]] = {
     "event_hook": lambda b: Case(entered(tack_memory.event_hook), {"hook": print_nothing, "domains": ("numpy", "device"), "sync": True}),
     "flush_events": lambda b: Case(tack_memory.flush_events, {}),
     "get_include": lambda b: Case(tack_memory.get_include, {}),
+    "set_progress": lambda b: Case(tack_memory.set_progress, {"progress": print_four, "after": 0.5}, lambda before: tack_memory.set_progress(before)),
     "set_event_hook": lambda b: Case(
         tack_memory.set_event_hook, {"hook": print_four, "user_data": "x", "sync": True}, lambda before: tack_memory.set_event_hook(before)
     ),
@@ -261,6 +262,8 @@ BAD_IN |= {
     ("set_event_hook", "hook"): [(5, TypeError), ("print", TypeError), ([], TypeError)],
     ("set_event_hook", "user_data"): ANYTHING,
     ("set_event_hook", "sync"): TRUTHS,
+    ("set_progress", "progress"): [(5, TypeError), ("bar", ValueError), ([], TypeError), (True, TypeError)],
+    ("set_progress", "after"): [(-1, ValueError), (NAN, ValueError), (float("inf"), ValueError), ("1", TypeError), (True, TypeError), (None, TypeError)],
 }
 
 NOT_CALLED = {

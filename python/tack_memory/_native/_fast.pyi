@@ -30,6 +30,10 @@ def configure(
 def take_notices() -> str:
     """JSON: a list of {seconds, level, text} of what no call could be told of; forgotten then. "[]" in a forked child."""
 
+def set_progress(callback: Callable[[str, str, int, int], object] | None, after: float, /) -> Callable[[str, str, int, int], object] | None:
+    """callback(device, "spill" or "restore", bytes done, bytes in all) while a call moves memory for more than `after` seconds. The one before."""
+
+def get_progress() -> Callable[[str, str, int, int], object] | None: ...
 def open_device(kind: str, ordinal: int, /) -> int:
     """Open (once) and return its index in this process. ValueError where there is none; the text lists what there is."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import _page
+from .._cards import card, short_place
 from .._page import escaped
 from ._track_report import COLUMNS, described
 
@@ -39,3 +40,31 @@ def _row(row: Row, report: Report) -> str:
     freed = "; ".join(f"{one.name} ({one.times:,})" for one in row.freed_by)
     more = f"<small>{escaped('freed by ' + freed)}</small>" if freed else ""
     return f'<tr>{"".join(cells)}<td class="line" title="{escaped(row.name)}" data-value="{_page.value(row.name)}">{escaped(described(row))}{more}</td></tr>'
+
+
+MOST_LINES = 20
+"""Rows that a notebook shows; the web page has all."""
+
+
+def notebook_card(report: Report) -> str:
+    """The totals and the first rows for a notebook, in its own colours; lines of cells are named by the cell."""
+    totals = []
+    for line in report.summary():
+        if report.peak_line is not None:
+            line = line.replace(report.peak_line, short_place(report.peak_line))
+        totals.append(f'<p class="tm-note">{escaped(line)}</p>')
+    heads = "".join(f'<th title="{escaped(column.says)}">{escaped(column.head)}</th>' for column in COLUMNS)
+    rows = []
+    for row in report.rows[:MOST_LINES]:
+        cells = "".join(f"<td>{escaped(column.text(row))}</td>" for column in COLUMNS)
+        more = [row.function] if row.function else []
+        if row.freed_by:
+            more.append("freed by " + "; ".join(f"{short_place(one.name)} ({one.times:,})" for one in row.freed_by))
+        dim = f' <span class="tm-dim">{escaped(", ".join(more))}</span>' if more else ""
+        rows.append(f'<tr>{cells}<td class="tm-name">{escaped(short_place(row.name))}{dim}</td></tr>')
+    rest = report.rows[MOST_LINES:]
+    if rest:
+        totals.append(f'<p class="tm-note">{len(rest):,} more lines are not shown: to_html(path) has all</p>')
+    head = f'<thead><tr>{heads}<th class="tm-name">line</th></tr></thead>'
+    table = f'<div class="tm-scroll"><table class="tm-table">{head}<tbody>{"".join(rows)}</tbody></table></div>'
+    return card('<p class="tm-head">Array memory by line</p>', *totals, table)

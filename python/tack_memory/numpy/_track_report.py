@@ -240,9 +240,9 @@ class Report:
             file.write(profile(self))
 
     def _repr_html_(self) -> str:
-        from ._track_html import fragment
+        from ._track_html import notebook_card
 
-        return fragment(self)
+        return notebook_card(self)
 
     def __repr__(self) -> str:
         return f"<Report: peak {format_bytes(self.peak)}, {format_bytes(self.in_use)} in use, {len(self.rows)} line{'' if len(self.rows) == 1 else 's'}>"
