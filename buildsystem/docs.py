@@ -1,7 +1,8 @@
 """Builds the site of the documentation, strictly, into build/site: `make docs`.
 
-In an environment of its own (build/docs), since nothing else needs what it needs; made with this interpreter, for the reference is read from the package itself, compiled
-parts included. A link to a page or a heading that is not there, or a name of the reference that does not exist, is an error. So is anything that a browser would load from elsewhere.
+In an environment of its own (build/docs), since nothing else needs what it needs; made with this interpreter, for the reference is read from the package
+itself, compiled parts included. A link to a page or a heading that is not there, or a name of the reference that does not exist, is an error. So is
+anything that a browser would load from elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ SITE = ROOT / "build" / "site"
 REQUIREMENTS = ROOT / "buildsystem" / "requirements-docs.txt"
 
 LOADS = re.compile(
-    r"""<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=["']?(?:https?:)?//|<link\b(?![^>]*\brel=["']?canonical)[^>]*\bhref=["']?(?:https?:)?//"""
+    r"""<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=["']?(?:https?:)?//"""
+    r"""|<link\b(?![^>]*\brel=["']?canonical)[^>]*\bhref=["']?(?:https?:)?//"""
 )
 """What makes a browser load something: not a link that a person may follow."""
 

@@ -1,7 +1,7 @@
 """The programs of the documentation and what they print. As a script it writes what they print now into the pages: `python tests/py/docs_blocks.py PAGE...`.
 
-A block `python` is a whole program, and the block `text` after it is what it prints; with title="test_x.py" it is a file of tests, and the text a part of what pytest says. A block
-`py` is not run: it needs a GPU, Tack or a notebook.
+A block `python` is a whole program, and the block `text` after it is what it prints; with title="test_x.py" it is a file of tests, and the text a part of
+what pytest says. A block `py` is not run: it needs a GPU, Tack or a notebook.
 """
 
 from __future__ import annotations
