@@ -10,7 +10,7 @@ VPY := .venv/bin/python
 IN := $(VPY) buildsystem/toolchain.py
 export V
 
-.PHONY: help setup develop build demo test test-go test-py test-numpy test-gpu test-clients test-tack bench model race asan lint format wheel clean
+.PHONY: help setup develop build demo test test-go test-py test-numpy test-gpu test-clients test-tack bench model race asan lint format wheel wheels clean
 
 help:
 	@echo "make develop       make the virtual environment .venv, with the package importable from this checkout"
@@ -27,7 +27,8 @@ help:
 	@echo "make asan          the Python tests under AddressSanitizer"
 	@echo "make lint          what CI checks beside the tests: formats, types, vet"
 	@echo "make format        reformat the sources"
-	@echo "make wheel         a wheel in dist/"
+	@echo "make wheel         a wheel for this Python and this machine, in dist/"
+	@echo "make wheels        wheels for CPython 3.11 to 3.13 that run on other machines, each tried in a clean environment, and an sdist, in dist/"
 	@echo "make clean         delete what was built"
 
 setup:
@@ -101,6 +102,10 @@ format: setup
 
 wheel: setup
 	$(VPY) -m pip wheel -q --no-deps -w dist .
+
+# ARGS="3.12 --skip-missing" for some; ARGS=--help
+wheels:
+	@$(PY) buildsystem/wheels.py $(ARGS)
 
 clean:
 	rm -rf build dist python/tack_memory/_native/*.so python/tack_memory/_native/go.py python/tack_memory/_native/bindings.py

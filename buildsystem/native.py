@@ -110,8 +110,12 @@ def soft_drivers(env: dict[str, str]) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     # Without its -Werror: a compiler that is newer than we know may warn of more.
     command = ["make", "--no-print-directory", "-C", str(ROOT / "backends" / "softdriver"), f"OUT={out}", "WARNINGS=-Wall -Wextra", "CFLAGS=-O2"]
+    compiler = out / "compiler"  # which made them; make looks at times only
+    if not (compiler.exists() and compiler.read_text() == env["CC"]):
+        command.append("--always-make")
     if subprocess.run([*command, "--question"], env=env, capture_output=True).returncode:  # else there is nothing to do, and nothing to say
         run("build the software drivers", *command, env=env)
+        compiler.write_text(env["CC"])
     return sorted(out.glob(SOFT_DRIVERS))
 
 

@@ -11,9 +11,12 @@ there while it works.
 import argparse
 from pathlib import Path
 
-import numpy as np
+from needed import needed
 
-import tack_memory.numpy
+with needed("numpy", "tack_memory"):
+    import numpy as np
+
+    import tack_memory.numpy
 
 PICTURES, SIDE, SHAPES = 400, 96, 5
 

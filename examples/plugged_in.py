@@ -10,6 +10,7 @@ from needed import needed
 
 with needed("numpy", "tack_memory"):
     import minihost as mh
+    import numpy as np
 
     import tack_memory
     from tack_memory.hosts import sim_library
@@ -27,14 +28,14 @@ tack_memory.install(mh)
 
 
 @mh.kernel(writes="total")
-def add_to(total, a):
+def add_to(total: np.ndarray, a: np.ndarray) -> None:
     total += a
 
 
-mh.set_memory_budget("64 MiB")
+mh.set_memory_budget("64 MiB")  # type: ignore[attr-defined]  # install() has added it
 arrays = [mh.full(2**20, float(n)) for n in range(12)]  # 96 MiB
 for a, b in zip(arrays, arrays[1:], strict=False):
     add_to(b, a)  # both are on the device while the kernel runs, whatever had to leave for them
 
-print(mh.memory_report())
+print(mh.memory_report())  # type: ignore[attr-defined]
 print("last:", arrays[-1][0], "of", sum(range(12)))

@@ -14,6 +14,7 @@ import gc
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from needed import needed
 
@@ -59,7 +60,7 @@ def main() -> int:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("warm-up", total=options.steps * (len(options.budget) + 2) + 1)
 
-        def run(name: str, **limits: object) -> runs.Run:
+        def run(name: str, **limits: Any) -> runs.Run:
             progress.update(task, description=name)
             return runs.run(name, device, mesh, options.steps, lambda: progress.advance(task), **limits)
 
@@ -91,7 +92,7 @@ def main() -> int:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--cells", type=positive, default=50_000, metavar="N", help="cells of the mesh, about (default: %(default)s)")
     parser.add_argument("--steps", type=positive, default=8, metavar="N", help="time steps (default: %(default)s)")
     devices = 'where to run: "cuda:0", "hip:0", "level_zero:0", or simulated: "sim:0", "sim-hip:0", "sim-level_zero:0" (default: a real one, else sim:0)'

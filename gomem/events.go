@@ -121,9 +121,7 @@ func (r *eventRing) copyOut(lock, unlock func()) (events []Event, lost int64) {
 			break
 		}
 		lost += int64(first - from)
-		for _, e := range part[:n] {
-			events = append(events, e)
-		}
+		events = append(events, part[:n]...)
 		from = first + uint64(n)
 	}
 	return events, lost

@@ -51,7 +51,7 @@ type holdEntry struct {
 
 // holdTable has the open holds and exports of a device. A buffer without any costs nothing here.
 type holdTable struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // rank: rankHolds; guards all below
 	last   uint64
 	byID   map[uint64]holdEntry
 	counts map[uint32]holdCounts // by index of the buffer
@@ -64,9 +64,19 @@ type holdCounts struct {
 	exports uint32 // of them
 }
 
-func (t *holdTable) add(e holdEntry) (id uint64) {
+func (t *holdTable) lock() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	acquired(rankHolds)
+}
+
+func (t *holdTable) unlock() {
+	released(rankHolds)
+	t.mu.Unlock()
+}
+
+func (t *holdTable) add(e holdEntry) (id uint64) {
+	t.lock()
+	defer t.unlock()
 	if t.byID == nil {
 		t.byID, t.counts = map[uint64]holdEntry{}, map[uint32]holdCounts{}
 	}
@@ -82,8 +92,8 @@ func (t *holdTable) add(e holdEntry) (id uint64) {
 }
 
 func (t *holdTable) remove(index uint32, id uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock()
+	defer t.unlock()
 	e, ok := t.byID[id]
 	if !ok || e.index != index {
 		panic(fmt.Sprintf("gomem: hold %d of buffer %d is released, but not held", id, index))
@@ -103,15 +113,15 @@ func (t *holdTable) remove(index uint32, id uint64) {
 }
 
 func (t *holdTable) exportsOf(index uint32) uint32 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock()
+	defer t.unlock()
 	return t.counts[index].exports
 }
 
 // of is the open holds and exports of one buffer.
 func (t *holdTable) of(index uint32) (entries []holdEntry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock()
+	defer t.unlock()
 	for _, e := range t.byID {
 		if e.index == index {
 			entries = append(entries, e)
@@ -122,8 +132,8 @@ func (t *holdTable) of(index uint32) (entries []holdEntry) {
 
 // all is the open holds and exports of every buffer, by its index: for who looks at many buffers.
 func (t *holdTable) all() map[uint32][]holdEntry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock()
+	defer t.unlock()
 	byIndex := make(map[uint32][]holdEntry, len(t.byID))
 	for _, e := range t.byID {
 		byIndex[e.index] = append(byIndex[e.index], e)

@@ -13,8 +13,8 @@ type parking struct {
 
 // park keeps a candidate until its holds have ended. False: it has none.
 func (t *holdTable) park(c candidate) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock()
+	defer t.unlock()
 	if t.counts[c.index].all == 0 {
 		return false
 	}
@@ -36,8 +36,8 @@ func (t *holdTable) endedLocked(index uint32) {
 
 // fetchEnded returns what was parked until its holds ended, once each.
 func (t *holdTable) fetchEnded() []candidate {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock()
+	defer t.unlock()
 	ended := t.ended
 	t.ended = nil
 	return ended
@@ -46,8 +46,8 @@ func (t *holdTable) fetchEnded() []candidate {
 // allParked is everything that is parked now, or was until its holds ended and was not fetched yet, in no order. Without these, what a choice has passed
 // over would be in no list for a moment: the hold may end after the choice fetched for the last time.
 func (t *holdTable) allParked() []candidate {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock()
+	defer t.unlock()
 	candidates := make([]candidate, 0, len(t.parked)+len(t.ended))
 	candidates = append(candidates, t.ended...)
 	for _, c := range t.parked {

@@ -106,7 +106,6 @@ func TestRetriesAreBoundedByProgress(t *testing.T) {
 	require.LessOrEqual(t, b.driver.Calls(fakedriver.Allocate)-calls, 2+2*len(live))
 	require.EqualValues(t, 8*10*kib, b.info().Spilled, "everything that could move did")
 
-	calls = b.driver.Calls(fakedriver.Allocate)
 	spilled := b.info().SpillCount
 	for _, index := range live {
 		b.use(index)

@@ -8,7 +8,7 @@ package gomem
 type rank uint8
 
 const (
-	rankNone rank = iota
+	_ rank = iota // no lock
 	// rankTurnstile: the first-come queue of launches that wait for room.
 	rankTurnstile
 	// rankMoving: the lock of one device for moving memory; the only one that is held across calls into a driver.

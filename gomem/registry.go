@@ -43,7 +43,7 @@ type registry struct {
 	used   atomic.Uint32           // all indexes ever used are below; raised under mu
 	device uint32
 
-	mu     sync.Mutex // guards all below, and growth
+	mu     sync.Mutex // rank: rankRegistry; guards all below, and growth
 	free   []uint32   // indexes of records in state Free
 	sealed bool       // no record is given out any more
 }
@@ -56,10 +56,20 @@ func (g *registry) cold(index uint32) *cold {
 	return &(*g.slabs.Load())[index/slabRecords].cold[index%slabRecords]
 }
 
+func (g *registry) lock() {
+	g.mu.Lock()
+	acquired(rankRegistry)
+}
+
+func (g *registry) unlock() {
+	released(rankRegistry)
+	g.mu.Unlock()
+}
+
 // take returns a record in state Building, with its cold half set.
 func (g *registry) take(half cold) (*Record, *cold, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	if g.sealed {
 		return nil, nil, errClosed
 	}
@@ -107,9 +117,9 @@ func (g *registry) growLocked() error {
 
 // put gives back a record in state Free.
 func (g *registry) put(index uint32) {
-	g.mu.Lock()
+	g.lock()
 	g.free = append(g.free, index)
-	g.mu.Unlock()
+	g.unlock()
 }
 
 // each calls f for every record that is not Free, in order of index, until it returns false. What it sees may change at any time unless
@@ -134,8 +144,8 @@ var errClosed = errors.New("the device is closed")
 // seal makes the registry give no record out any more, if none is out: a buffer that is being built has one before it is counted as alive. unseal takes it
 // back.
 func (g *registry) seal() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	g.sealed = true
 	g.each(func(*Record, *cold) bool {
 		g.sealed = false
@@ -145,15 +155,15 @@ func (g *registry) seal() bool {
 }
 
 func (g *registry) unseal() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	g.sealed = false
 }
 
 // close unmaps the slabs.
 func (g *registry) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	if slabs := g.slabs.Load(); slabs != nil {
 		for _, s := range *slabs {
 			unmapSlab(unsafe.Pointer(s.records), slabRecords*unsafe.Sizeof(Record{}))

@@ -125,7 +125,7 @@ func (d *Device) thinStays() {
 	acquired(rankStays)
 	defer l.unlock()
 	b.lock() // model: stays.detach
-	first, last := l.first, l.last
+	first := l.first
 	l.first, l.last, l.count = nil, nil, 0
 	b.unlock()
 	if first == nil {

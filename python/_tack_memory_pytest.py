@@ -152,7 +152,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of xdist tells the controller."""
     simulation = session.config.stash.get(simulation_of, None)
     if simulation is not None and hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["tack_memory"] = simulation.figures()
+        session.config.workeroutput["tack_memory"] = simulation.figures()  # pyright: ignore[reportAttributeAccessIssue]  # xdist's
 
 
 @pytest.hookimpl(optionalhook=True)

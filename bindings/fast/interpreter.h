@@ -1,6 +1,6 @@
 /* What each of this package's extension modules has to say to the interpreter. Knows nothing of Go. */
-#ifndef TACK_MEMORY_INTERPRETER_H
-#define TACK_MEMORY_INTERPRETER_H
+#ifndef TM_INTERPRETER_H
+#define TM_INTERPRETER_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -82,12 +82,12 @@ def run(name: str, device: str, mesh: Mesh, steps: int, step_done: Callable[[], 
 def _sweep(mesh: Mesh, steps: int) -> Iterator[str]:
     """The SHA-256 of each step's outputs. Two data sets live at a time: a step is compared with the one before it."""
     topology = Topology(mesh)
-    old = None
+    old: DataSet | None = None
     for step in range(steps):
         new = DataSet(topology, step / steps)
         for derive in FILTERS:
             derive(new)
-        changes = compare(new, old) if old is not None else {}
+        changes: dict[str, float] = compare(new, old) if old is not None else {}
         yield _sha256(new, changes)
         old = new
 
@@ -96,7 +96,7 @@ def _sha256(data: DataSet, changes: dict[str, float]) -> str:
     outputs = hashlib.sha256()
     for name, array in sorted(data.arrays.items()):
         outputs.update(f"{name} {array.dtype} {array.shape}".encode())
-        outputs.update(array.numpy())
+        outputs.update(array.numpy().data)
     for name, change in sorted(changes.items()):
         outputs.update(name.encode() + struct.pack("<d", change))
     return outputs.hexdigest()

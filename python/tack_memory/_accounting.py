@@ -102,7 +102,7 @@ class MemoryPeak(_fast.PeakScope):
         if inspect.isasyncgenfunction(function):
 
             @functools.wraps(function)
-            async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:  # pyright: ignore[reportRedeclaration]
                 with scope(device, label, on_exit):
                     generator = function(*args, **kwargs)
                     try:
@@ -126,7 +126,7 @@ class MemoryPeak(_fast.PeakScope):
         elif inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:  # pyright: ignore[reportRedeclaration]
                 with scope(device, label, on_exit):
                     return await function(*args, **kwargs)
 

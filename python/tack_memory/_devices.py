@@ -227,11 +227,13 @@ def _find_default() -> str:
         with _lock:
             usable = [device["name"] for device in describe() if device["usable"]]
             candidates = (name for kind in _default_kinds() for name in usable if name.partition(":")[0] == kind)
-            _default = next(candidates, "cpu")
-        debug("default device: %s", _default)
+            found = _default = next(candidates, "cpu")
+        debug("default device: %s", found)
+    else:
+        found = _default
     if not _hosts.registered():
-        _fast.set_default_device(_opened[_default] if _default in _opened else _open(_default))
-    return _default
+        _fast.set_default_device(_opened[found] if found in _opened else _open(found))
+    return found
 
 
 def _open(name: str) -> int:

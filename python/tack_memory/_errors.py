@@ -97,7 +97,7 @@ class Holder:
     def __eq__(self, other: object) -> bool:
         return self.to_dict() == other.to_dict() if isinstance(other, Holder) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # its attributes can be set
+    __hash__: None = None  # type: ignore[assignment]  # its attributes can be set
 
     def __reduce__(self) -> tuple[type[Holder], tuple[dict[str, Any]]]:
         return Holder, (self.to_dict(),)
@@ -180,7 +180,7 @@ class DeviceMemoryError(MemoryError, RuntimeError):
         self.cause = cause
         """What the system said, where it said something ("cuMemAllocAsync failed: CUDA_ERROR_OUT_OF_MEMORY (2)")."""
         # Not through super().__init__: a host's class that is mixed in may want arguments of its own.
-        self.args = (_text(self),)
+        self.args: tuple[Any, ...] = (_text(self),)
 
     @property
     def not_ours(self) -> int | None:

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
         @property
         def name(self) -> str:
             """Name of the framework for people, "tack"."""
+            ...
 
         @property
         def module(self) -> ModuleType:
             """The framework's module."""
+            ...
 
         @property
         def memory_error(self) -> type[BaseException] | None:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
         def current_device(self) -> str:
             """Name of the device that the framework uses now, in our words: "cuda:0"."""
+            ...
 
         def device_of(self, obj: object) -> str | None:
             """The name of a device object of this framework, in our words; None: not one of its device objects."""

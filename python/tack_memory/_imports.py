@@ -148,7 +148,7 @@ class _StandIn:
         return getattr(self._tm_loader, name)
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # for isinstance
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]  # for isinstance
         return type(self._tm_loader)
 
     def __repr__(self) -> str:
@@ -190,7 +190,7 @@ _ModuleSpec = _WatchedSpec.__base__
 def _watch(module: ModuleType) -> None:
     spec = module.__spec__
     if type(spec) is _ModuleSpec and _is_executing(module):
-        spec.__class__ = _WatchedSpec
+        spec.__class__ = _WatchedSpec  # pyright: ignore[reportOptionalMemberAccess]  # its type is not None's
 
 
 def _same(loader: Any) -> Any:

@@ -45,11 +45,11 @@ class MemoryReport:
     def __init__(self, info: MemoryInfo, told: dict[str, Any]) -> None:
         pool = told.get("host_pool") or {}
         self.device: str = str(info.device)
-        self.info = info
-        self.holders = [Holder(fields) for fields in told.get("holders") or ()]
+        self.info: MemoryInfo = info
+        self.holders: list[Holder] = [Holder(fields) for fields in told.get("holders") or ()]
         self.holds: dict[str, int] = dict(sorted((told.get("unspillable") or {}).items(), key=lambda item: (-item[1], item[0])))
-        self.spilled = sum(holder.spilled for holder in self.holders)
-        self.cached = info.cached
+        self.spilled: int = sum(holder.spilled for holder in self.holders)
+        self.cached: int | None = info.cached
         self.host_used: int = pool.get("used") or 0
         self.host_pooled: int = pool.get("pooled") or 0
 

@@ -52,7 +52,7 @@ BUILD_AND_TEST_VARIABLES = frozenset(
     f"{_PREFIX}{name}"
     for name in (
         "BUILD_LATER", "FETCH_HEADERS", "CUDA_HEADERS", "HIP_HEADERS", "LEVEL_ZERO_HEADERS",
-        "TEST_ARRAYS", "TEST_CHILD", "TEST_DEVICES", "TEST_SEED", "TEST_SIM_FOLDER",
+        "TEST_CHILD", "TEST_DEVICES", "TEST_SEED", "TEST_SIM_FOLDER",
     )
 )  # fmt: skip
 """What the build and the tests of this project read: no switches, and no misspelt ones either."""

@@ -113,7 +113,7 @@ class Timeline:
             raise ValueError(f"capacity must be between 1 and 2**26 events, not {capacity}")
         self._asked, self._capacity = device, capacity
         self.device: str | None = None
-        self.lost = 0
+        self.lost: int = 0
         self._start = self._end = 0  # nanoseconds since 1970; _end is 0 while it records
         self._before = 0  # events that were recorded before it began
         self._first: Point | None = None

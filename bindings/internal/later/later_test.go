@@ -14,8 +14,7 @@ func TestOneAtMostWaits(t *testing.T) {
 	var lock sync.Mutex // as whoever does the work has it
 	var started, done atomic.Int32
 	atWork, goOn := make(chan struct{}, 1), make(chan struct{})
-	var job *Job
-	job = &Job{Do: func(begun func()) {
+	job := &Job{Do: func(begun func()) {
 		started.Add(1)
 		lock.Lock()
 		defer lock.Unlock()

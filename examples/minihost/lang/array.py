@@ -114,7 +114,7 @@ def wrap_ptr(pointer: int, shape: int | Sequence[int], dtype: Any, owner: object
 
 
 def _described(dtype: Any, shape: int | Sequence[int]) -> tuple[np.dtype, tuple[int, ...]]:
-    return np.dtype(dtype), (int(shape),) if np.isscalar(shape) else tuple(int(n) for n in shape)
+    return np.dtype(dtype), tuple(int(n) for n in shape) if isinstance(shape, Sequence) else (int(shape),)
 
 
 def _reduce(operation: str, a: array) -> Any:

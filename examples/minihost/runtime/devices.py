@@ -19,12 +19,12 @@ _first: GPUBackend | None = None
 _current: contextvars.ContextVar[GPUBackend | None] = contextvars.ContextVar("minihost_current", default=None)
 
 
-class Device(contextlib.AbstractContextManager):
+class Device(contextlib.AbstractContextManager["Device"]):
     """One device. `with device("cuda:1"):` makes it the current one in the block."""
 
     def __init__(self, backend: GPUBackend) -> None:
         self.backend = backend
-        self._tokens: list[contextvars.Token] = []
+        self._tokens: list[contextvars.Token[GPUBackend | None]] = []
 
     def __enter__(self) -> "Device":
         self._tokens.append(_current.set(self.backend))

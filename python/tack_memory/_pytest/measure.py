@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tack_memory import MemoryPeak, _devices, memory_report
 from tack_memory._holders import by_line
 from tack_memory._native import _fast
+from tack_memory._sizes import format_bytes
 
 from . import failure
 from .limits import KINDS, Limit, Resolved, checked
@@ -58,7 +59,7 @@ class Measurement:
         """From now on the body is measured; `more`: devices of which more than the figures may be asked for."""
         self.hold = hold
         for name in ("last_exc", "last_type", "last_value", "last_traceback"):  # keep the arrays of a test that failed; pytest deletes them in a moment
-            vars(sys).pop(name, None)
+            sys.__dict__.pop(name, None)
         collect(is_any_alive)  # garbage of earlier tests and of the set-up is no memory of the body, and might go in the middle of it
         if self._now is not None:
             self._now.__exit__(None, None, None)
@@ -117,6 +118,18 @@ class Measurement:
         """The text about all limits that the body went over; None: none."""
         over = [limit for limit in self.hold if self.value(limit) > limit.nbytes]
         return "\n\n".join(failure.text(self, limit) for limit in over) or None
+
+    def elsewhere(self) -> str | None:
+        """The text about limits without a device whose device, the current one, was not used while others were: they could not fail. None: there is none."""
+        used = {device: body["own"] for device, body in sorted((self.body or {}).items()) if body["own"]}
+        idle = [limit for limit in self.hold if limit.limit.device is None and not self.figures(limit.device)["bytes"]]
+        if not used or not idle:
+            return None
+        names = ", ".join(f"{format_bytes(nbytes)} on {device}" for device, nbytes in used.items())
+        return (
+            f"{idle[0].limit.source} names no device, so it looks at the current one, {idle[0].device}, of which the test used nothing; it used {names}. "
+            f"Name the device: device={next(iter(used))!r}"
+        )
 
     def value(self, limit: Resolved) -> int:
         return self.figures(limit.device)[NAMES[limit.limit.kind]]

@@ -117,6 +117,9 @@ class Measuring:
         excess = measurement.excess()
         if excess is not None:
             pytest.fail(excess, pytrace=False)
+        elsewhere = measurement.elsewhere()
+        if elsewhere is not None:
+            item.warn(pytest.PytestWarning(elsewhere))
         return result
 
     def that_hold(self, item: pytest.Item, measurement: Measurement) -> tuple[list[limits.Resolved], list[str]]:

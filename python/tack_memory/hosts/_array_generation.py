@@ -37,7 +37,7 @@ _SHARED_BEFORE = "shared before install"
 _PERHAPS_MPI = "older than install: may be for mpi"
 
 
-class ArrayGeneration(Generation[_array_seams.Seams]):
+class ArrayGeneration(Generation[_array_seams.Seams, ArrayBuffers]):
     """A host with arrays (`lang.array`), GPU backends (`runtime.backend`) and one buffer class a vendor."""
 
     shape: ClassVar[str] = "array generation"

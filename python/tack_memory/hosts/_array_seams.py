@@ -145,4 +145,5 @@ def find(module: ModuleType) -> tuple[Seams | None, list[str]]:
         need.missing += [f"{gpu_backend.__name__}.{name}" for name in _BACKEND_METHODS if not any(definer(one, name) for one in backends)]
     if need.missing:
         return None, need.missing
+    assert array is not None and allocate is not None
     return Seams(module, memory_error, array, allocate, to_dlpack, exported, current_backend, buffers, backends), []

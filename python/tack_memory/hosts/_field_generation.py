@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _EXPORTED_BEFORE = "exported before install"
 
 
-class FieldGeneration(Generation[_field_seams.Seams]):
+class FieldGeneration(Generation[_field_seams.Seams, _field_buffers.GPUBuffers]):
     """A host with fields (`lang.field`), and backends of which one is current (`runtime.dispatch`)."""
 
     shape: ClassVar[str] = "field generation"

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 Seams = TypeVar("Seams")
 """The places of one host where we come in between."""
 
+Buffers = TypeVar("Buffers", bound="ImagedBuffers")
+"""What looks after its GPU buffers."""
 
-class Generation(HostAdapter, Generic[Seams]):
+
+class Generation(HostAdapter, Generic[Seams, Buffers]):
     """A host whose GPU buffers keep their pointer in an attribute. Subclasses say which seams it has, and what takes their place."""
 
-    _buffers: ImagedBuffers  # set by subclasses, as the next one
+    _buffers: Buffers  # set by subclasses, as the next one
     _devices: HostDevices
 
     @classmethod

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 try:
     import numpy as _  # noqa: F401
-except ImportError as missing:
-    raise ImportError("tack_memory.numpy needs NumPy, which is not installed here: pip install numpy", name="numpy") from missing
+except ImportError as _missing:
+    raise ImportError("tack_memory.numpy needs NumPy, which is not installed here: pip install numpy", name="numpy") from _missing
 
 from ._arenas import Arena, arenas
 from ._owner import Owner, owner

@@ -182,7 +182,8 @@ class Report:
             lines.append("nothing was allocated")
         return "\n".join(lines)
 
-    __str__ = to_text
+    def __str__(self) -> str:
+        return self.to_text()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values (bytes, seconds), fit for JSON."""

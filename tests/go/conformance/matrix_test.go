@@ -20,9 +20,8 @@ const hostAllocator = "the host allocator"
 
 // when the program lets go of the target.
 type dropping struct {
-	name   string
-	state  gomem.State // the first time that it is seen in this state; gomem.Free: never
-	noHold bool
+	name  string
+	state gomem.State // the first time that it is seen in this state; gomem.Free: never
 }
 
 var droppings = []dropping{

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,21 +12,27 @@ import numpy_support
 import pytest
 from numpy_support import ended_well
 
-ALLOCATORS = ["default", "aligned", "hugepage", "shared"]
-
 LEAKS = Path(__file__).resolve().parents[2] / "numpy_suite" / "leaks.py"
 
 resident_memory_is_ours = pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps freed memory, and maps its own")
 
 
-@pytest.mark.parametrize("allocator", ALLOCATORS)
-def test_a_forked_child_goes_on_counting(allocator: str) -> None:
+@pytest.fixture(params=numpy_support.ALLOCATORS)
+def installed(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The arguments of install, as JSON; a file of its own where arrays lie in one."""
+    arguments = dict(numpy_support.ALLOCATORS[request.param])
+    if "path" in arguments:
+        arguments["path"] = str(tmp_path / "arrays")
+    return json.dumps(arguments)
+
+
+def test_a_forked_child_goes_on_counting(installed: str) -> None:
     script = """
-        import os, sys
+        import json, os, sys
         import numpy
         import tack_memory, tack_memory.numpy as tn
 
-        tn.install(allocator=sys.argv[1])
+        tn.install(**json.loads(sys.argv[1]))
         ours, grown = numpy.zeros(1000), numpy.zeros(10)
         peak = tack_memory.memory_peak("numpy")
         peak.__enter__()
@@ -65,7 +72,7 @@ def test_a_forked_child_goes_on_counting(allocator: str) -> None:
         assert (now.in_use, now.inherited, peak.delta) == (8080, 0, 0), now
         print("right")
     """
-    assert ended_well(script, allocator).strip() == "right"
+    assert ended_well(script, installed).strip() == "right"
 
 
 def test_the_first_install_may_be_in_a_child() -> None:
@@ -123,13 +130,12 @@ def test_a_pool_of_processes(method: str) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "right"), done.stderr
 
 
-@pytest.mark.parametrize("allocator", ALLOCATORS)
-def test_python_ends_with_arrays_alive_and_a_thread_at_work(allocator: str) -> None:
+def test_python_ends_with_arrays_alive_and_a_thread_at_work(installed: str) -> None:
     script = """
-        import sys, threading
+        import json, sys, threading
         import numpy
         import tack_memory.numpy as tn
-        tn.install(allocator=sys.argv[1])
+        tn.install(**json.loads(sys.argv[1]))
         alive = [numpy.zeros(n) for n in range(2000)]
         alive.append(alive)
         begun = threading.Event()
@@ -144,7 +150,7 @@ def test_python_ends_with_arrays_alive_and_a_thread_at_work(allocator: str) -> N
         sys.modules["kept"] = kept
     """
     for _ in range(3):
-        assert ended_well(script, allocator) == ""
+        assert ended_well(script, installed) == ""
 
 
 @resident_memory_is_ours

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+CHECKOUT = Path(__file__).resolve().parents[3]
+EXAMPLES = CHECKOUT / "examples"
 
 
 def test_the_example_prints_its_report_and_writes_the_page(tmp_path: Path) -> None:
@@ -38,3 +40,26 @@ def test_the_example_prints_its_report_and_writes_the_page(tmp_path: Path) -> No
     assert any(line.startswith("not covered: ") for line in lines)
     assert "5 shapes of 9,216 points" in lines[-1]
     assert page.read_text().count("<tr>") > 5
+
+
+def test_the_readme_shows_what_it_prints(tmp_path: Path) -> None:
+    """All but times, the memory of the process, and where the checkout is."""
+    readme = (CHECKOUT / "README.md").read_text()
+    (shown,) = re.findall(r"```text\n(NumPy's arrays:.*?)```", readme, flags=re.S)
+    page = tmp_path / "numpy_tracking.html"
+    done = subprocess.run(
+        [sys.executable, "examples/numpy_tracking.py", str(page)],
+        cwd=CHECKOUT,
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    printed = done.stdout.replace(str(page), page.name)
+    assert what_does_not_vary(printed) == what_does_not_vary(shown)
+
+
+def what_does_not_vary(report: str) -> str:
+    for varies in (r"after [0-9.]+ m?s\b", r"process has [0-9.]+ MiB", r"\S+/(?=examples/)"):
+        report = re.sub(varies, "...", report)
+    return report

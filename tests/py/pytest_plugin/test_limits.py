@@ -295,6 +295,39 @@ def test_a_wrong_limit_is_an_error_of_its_test(inclusive: str) -> None:
         assert f"ERROR at setup of {test} " in inclusive
 
 
+ELSEWHERE = """\
+    import pytest
+    import tack_memory as tm
+
+    @pytest.mark.limit_device_memory("1 KiB")
+    def test_on_another_device():
+        tm.allocate("2 KiB", "sim:0")
+
+    @pytest.mark.limit_device_memory("1 KiB")
+    def test_on_both():
+        tm.allocate("2 KiB", "sim:0"), tm.allocate(1, "cpu")
+
+    @pytest.mark.limit_device_memory("1 KiB")
+    def test_on_none(): ...
+
+    @pytest.mark.limit_device_memory("1 KiB", device="cpu")
+    def test_that_names_its_device():
+        tm.allocate("2 KiB", "sim:0")
+    """
+
+
+def test_a_limit_that_looks_at_a_device_which_is_not_used_says_so(project: Project) -> None:
+    """The current device is the CPU where there is no GPU: such a limit could not fail, and nobody would know."""
+    project.write("test_elsewhere.py", ELSEWHERE)
+    done = project.run("-q", "-rf", TACK_MEMORY_SIM="")
+    assert failures(done.stdout).keys() == {"test_on_another_device"}, done.stdout  # where warnings are errors
+    assert (
+        "pytest.PytestWarning: limit_device_memory of the test names no device, so it looks at the current one, cpu, of which the test used nothing; "
+        "it used 2 KiB on sim:0. Name the device: device='sim:0'"
+    ) in done.stdout
+    assert ended(project.run("-q", "-W", "default", TACK_MEMORY_SIM="").stdout) == {"passed": 4}
+
+
 RERUN = """\
     import pytest
     import tack_memory as tm
