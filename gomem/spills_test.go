@@ -202,20 +202,28 @@ func TestGroupsOfSpillsAreBounded(t *testing.T) {
 		clock.pass(1)
 		b.drop(index)
 	}
+	lowered := b.labelled(kib, "bounded, too", "l")
+	b.budget(0, false)
+	b.drop(lowered)
+	b.budget(-1, false)
 	spills := b.report().Spills
-	require.Len(t, spills, gomem.MaxSpillGroups+1)
+	require.True(t, slices.ContainsFunc(spills, func(s gomem.Spill) bool {
+		return s.Origin == "(others)" && s.Cause == "budget lowered" && s.Bytes == kib
+	}))
+	require.Len(t, spills, gomem.MaxSpillGroups+2)
 	var others gomem.Spill
 	var bytes, count, out int64
 	for _, s := range spills {
 		bytes, count, out = bytes+s.Bytes, count+s.Count, out+s.Out
-		if s.Origin == "(others)" {
+		if s.Origin == "(others)" && s.Cause == "asked" {
 			others = s
 		}
 	}
 	const n = int64(gomem.MaxSpillGroups + more)
+	bytes, count = bytes-kib, count-1 // of the other cause
 	require.Equal(t, []int64{n * (n + 1) / 2, n, n}, []int64{bytes, count, out})
-	require.Equal(t, []any{int64(more), int64(more), n, "", "", "", int64(0)},
-		[]any{others.Count, others.Out, others.Largest, others.Label, others.Cause, others.ByOrigin, others.ByBytes})
+	require.Equal(t, []any{int64(more), int64(more), n, "", "", int64(0)},
+		[]any{others.Count, others.Out, others.Largest, others.Label, others.ByOrigin, others.ByBytes})
 	index := b.labelled(kib, "bounded 7", "l")
 	b.spill(index, "s")
 	require.True(t, slices.ContainsFunc(b.report().Spills, func(s gomem.Spill) bool { return s.Label == "bounded 7" && s.Count == 2 }), "known ones go on")
