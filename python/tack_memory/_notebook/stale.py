@@ -277,7 +277,9 @@ def forget(shell: Any = None) -> int:
 
 
 def warning_of_notebook() -> str:
-    """HTML of what is kept, where this runs in IPython; else empty. A report is shown whatever becomes of this: it looks into what IPython promises to nobody."""
+    """HTML of what is kept, where this runs in IPython; else empty.
+
+    A report is shown whatever becomes of this: it looks into what IPython promises to nobody."""
     shell = running_shell()
     try:
         return "" if shell is None else html_of(look(shell))
