@@ -22,6 +22,7 @@ FILES = {
     "_tack_memory_pytest.py",
     "tack_memory/__init__.py",
     "tack_memory/py.typed",
+    "tack_memory/_pages/timeline.js",
     "tack_memory/include/tack_memory.h",
     "tack_memory/_native/_events.pyi",
     "tack_memory/_native/_fast.pyi",

@@ -1,4 +1,4 @@
-"""The command line: `python -m tack_memory info` and `doctor`."""
+"""The command line: `python -m tack_memory info`, `doctor`, `report`, `diff` and `demo`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from . import __version__, memory_info
+from . import __version__, _cli_reports, _demo, memory_info
 from ._devices import devices, resolve_name
 from ._errors import DeviceLostError
 from ._report import info_to_dict
@@ -20,12 +20,15 @@ examples:
   python -m tack_memory info cuda:0 --json       one device, for a program
   python -m tack_memory doctor                   each vendor: which driver was found, what is missing, what to do
   python -m tack_memory doctor cuda && ./run     run only where a CUDA device can be used
+  python -m tack_memory demo                     arrays that do not fit, with the same results
+  python -m tack_memory report a.json            a report that a program has saved: who held the memory (report --help: as a page, for pprof)
+  python -m tack_memory diff a.json b.json       what grew from one report to a later one
 
 exit codes:
-  0  all is well; doctor: something can be used (the CPU alone will do), and each device or kind that was named
-  1  info: a device cannot be asked; doctor: a device that was named cannot be used, a switch names a library that cannot be loaded,
-     or a driver is installed, does not work, and no other device spills
-  2  wrong arguments; there is no such device; a switch of the environment (TACK_MEMORY_...) has a wrong form
+  0  all is well; doctor: something can be used (the CPU alone will do), and each device or kind that was named; diff: nothing grew
+  1  diff: something grew; demo: the results differ; info: a device cannot be asked; doctor: a device that was named cannot be used, a switch
+     names a library that cannot be loaded, or a driver is installed, does not work, and no other device spills
+  2  wrong arguments; there is no such device; a file is no report; a switch of the environment (TACK_MEMORY_...) has a wrong form
 """
 
 
@@ -33,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m tack_memory",
-        description="Figures of the devices of this machine, and a check of what tack_memory needs.",
+        description="Figures of the devices of this machine, a check of what tack_memory needs, and reports that programs have saved.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -51,6 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
     doctor.add_argument("device", nargs="*", help='devices ("cuda:0") or kinds ("cuda") that must be usable for exit code 0')
     doctor.add_argument("--json", action="store_true", help="the same for programs")
     doctor.set_defaults(run=_doctor)
+
+    _demo.add(commands)
+    _cli_reports.add(commands)
 
     parsed = parser.parse_args(arguments)
     try:

@@ -57,6 +57,8 @@ class Holder:
         The label that the buffers were given.
     origin : str or None
         Where they were allocated, "file.py:12"; None unless origins are recorded (`set_origins`).
+    stack : tuple of str or None
+        The frames that led there, the innermost first, "file.py:12 function"; None unless stacks are recorded (`set_origins("stack")`).
     device : str
         "cuda:0".
     bytes : int
@@ -67,12 +69,13 @@ class Holder:
         Why (some of) them cannot be spilled now; empty where nothing holds them.
     """
 
-    __slots__ = ("bytes", "count", "device", "holds", "label", "origin", "resident", "spilled")
+    __slots__ = ("bytes", "count", "device", "holds", "label", "origin", "resident", "spilled", "stack")
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         get = _lower_keys(fields).get
         self.label: str | None = get("label") or None
         self.origin: str | None = get("origin") or None
+        self.stack: tuple[str, ...] | None = tuple(get("stack") or ()) or None
         self.device: str = get("device") or ""
         self.bytes: int = get("bytes") or 0
         self.resident: int = get("resident") or 0
@@ -83,13 +86,12 @@ class Holder:
     @property
     def name(self) -> str:
         """Label and origin in one piece, for people."""
-        if self.label and self.origin:
-            return f"{self.label} ({self.origin})"
-        return self.label or self.origin or "(no label)"
+        return name_of(self.label, self.origin)
 
     def to_dict(self) -> dict[str, Any]:
         """A dict of plain values."""
-        return {name: getattr(self, name) for name in ("label", "origin", "device", "bytes", "resident", "spilled", "count", "holds")}
+        told = {name: getattr(self, name) for name in ("label", "origin", "stack", "device", "bytes", "resident", "spilled", "count", "holds")}
+        return {**told, "stack": None if self.stack is None else list(self.stack)}
 
     def __repr__(self) -> str:
         return f"<Holder {self.name}: {format_bytes(self.bytes)} in {self.count} buffer{'' if self.count == 1 else 's'}>"
@@ -101,6 +103,13 @@ class Holder:
 
     def __reduce__(self) -> tuple[type[Holder], tuple[dict[str, Any]]]:
         return Holder, (self.to_dict(),)
+
+
+def name_of(label: str | None, origin: str | None) -> str:
+    """Label and origin in one piece, for people."""
+    if label and origin:
+        return f"{label} ({origin})"
+    return label or origin or "(no label)"
 
 
 class DeviceMemoryError(MemoryError, RuntimeError):

@@ -80,6 +80,17 @@ def format_bytes(nbytes: int | None) -> str:
     return f"{text} {unit}"
 
 
+def format_seconds(seconds: float) -> str:
+    """ "12 ns", "3.4 ms", "2 min 5 s"."""
+    for unit, size in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * size:
+            return f"{seconds / size:.3g} {unit}"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def _examples(total: Callable[[], int | None] | None) -> str:
     """What to write instead: never a percentage where the next error would be that there is nothing to take a share of."""
     return _ABSOLUTE if total is None or total() is None else _EXAMPLES

@@ -174,16 +174,34 @@ class Timeline:
         TypeError
             The path is none: neither a string nor an os.PathLike.
         """
-        try:
-            path = os.fspath(path)  # `open` would take an int for the number of an open file, write there, and close it
-        except TypeError:
-            raise TypeError(f"path must be the name of a file (a str or an os.PathLike), not {type(path).__name__}") from None
+        from ._report import file_path
+
+        path = file_path(path)
         points = self.points  # before the file is emptied: there may be none
         with open(path, "w", encoding="utf-8", newline="") as file:
             file.write("seconds,event,bytes,in_use,spilled,budget,elapsed\r\n")
             for point in points:
                 budget = "" if point.budget is None else point.budget
                 file.write(f"{point.seconds:.9f},{point.event},{point.nbytes},{point.in_use},{point.spilled},{budget},{point.elapsed:.9f}\r\n")
+
+    def to_html(self, path: str | PathLike[str]) -> None:
+        """Write the points as a web page: one file that needs no network, with a picture to zoom into and to point at, also of 10^5 events.
+
+        Raises
+        ------
+        TypeError
+            The path is none: neither a string nor an os.PathLike.
+        RuntimeError
+            It was not entered, so it has no points.
+        OSError
+            The file cannot be written.
+        """
+        from ._report import write_file
+        from ._timeline_page import page
+
+        points = self.points
+        end = self._end or time.time_ns()
+        write_file(path, page(str(self.device), points, (end - self._start) / 1e9, self.lost).encode("utf-8"))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw resident, spilled and budget over time; needs matplotlib.

@@ -11,6 +11,7 @@ import gc
 import inspect
 import io
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -122,6 +123,8 @@ BAD: dict[str, list[Wrong]] = {
     "mode": [("everything", ValueError), ("", ValueError), (5, TypeError), (None, TypeError), (True, TypeError)],
     "function": [(None, TypeError), (5, TypeError), (int, TypeError)],
     "path": [(10**6, TypeError), (True, TypeError), (None, TypeError), (1.5, TypeError), ([], TypeError), ("a\0b", ValueError)],
+    "root": [(5, TypeError), (None, TypeError), (1.5, TypeError), (b"/tmp", TypeError)],
+    "later": [(5, TypeError), (None, TypeError), ("b.json", TypeError), ({}, TypeError)],
     "file": [(5, TypeError), (b"text", TypeError), ("report.txt", TypeError), ([], TypeError), (io.BytesIO(), TypeError)],
     "host": [(5, TypeError), ("numpy", TypeError), (object(), TypeError), (gc, (RuntimeError, ValueError))],
 }
@@ -214,6 +217,14 @@ CALLS: dict[str, Callable[[Bench], Case]] = {
     "record_timeline": lambda b: Case(entered(tack_memory.record_timeline), {"device": DEVICE, "capacity": 10}),
     "Timeline": lambda b: Case(entered(tack_memory.Timeline), {"device": DEVICE, "capacity": 10}),
     "Timeline.to_csv": lambda b: Case(recorded().to_csv, {"path": os.devnull}),
+    "Timeline.to_html": lambda b: Case(recorded().to_html, {"path": os.devnull}),
+    **{
+        f"MemoryReport.{name}": lambda b, name=name: Case(getattr(tack_memory.memory_report(DEVICE), name), {"path": os.devnull})  # type: ignore[misc]
+        for name in ("save", "to_html", "to_pprof")
+    },
+    "MemoryReport.load": lambda b: Case(tack_memory.MemoryReport.load, {"path": saved_report()}),
+    "MemoryReport.relative_to": lambda b: Case(tack_memory.memory_report(DEVICE).relative_to, {"root": "/tmp"}),
+    "MemoryReport.diff": lambda b: Case(tack_memory.memory_report(DEVICE).diff, {"later": tack_memory.memory_report(DEVICE)}),
     "MemoryReport.print": lambda b: Case(tack_memory.memory_report(DEVICE).print, {"file": io.StringIO()}),
     "MemoryReport.to_dict": lambda b: Case(tack_memory.memory_report(DEVICE).to_dict, {}),
     "Holder.to_dict": lambda b: Case(tack_memory.memory_report(DEVICE).holders[0].to_dict, {}),
@@ -282,6 +293,12 @@ def print_nothing(_: object) -> None: ...
 
 
 def print_four(old: int, new: int, size: int, user_data: object) -> None: ...
+
+
+def saved_report() -> str:
+    path = os.path.join(tempfile.gettempdir(), f"tack_memory-report-{os.getpid()}.json")
+    tack_memory.memory_report(DEVICE).save(path)
+    return path
 
 
 def recorded() -> tack_memory.Timeline:

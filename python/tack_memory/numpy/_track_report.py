@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._sizes import format_bytes
+from .._sizes import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -246,17 +246,6 @@ class Report:
 
     def __repr__(self) -> str:
         return f"<Report: peak {format_bytes(self.peak)}, {format_bytes(self.in_use)} in use, {len(self.rows)} line{'' if len(self.rows) == 1 else 's'}>"
-
-
-def format_seconds(seconds: float) -> str:
-    """ "12 ns", "3.4 ms", "2 min 5 s"."""
-    for unit, size in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
-        if seconds < 999.5 * size:
-            return f"{seconds / size:.3g} {unit}"
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes} min {seconds} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class Column(NamedTuple):

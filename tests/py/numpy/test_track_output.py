@@ -16,8 +16,9 @@ import pytest
 from track_support import program, report_of
 
 import tack_memory.numpy as tn
+from tack_memory._sizes import format_seconds
 from tack_memory.numpy._track_devices import DeviceSummary
-from tack_memory.numpy._track_report import Freed, Report, Row, format_seconds
+from tack_memory.numpy._track_report import Freed, Report, Row
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = "/a/<script>alert('x')</script>&\"\x1b[31m\n\udcff.py"
