@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._errors import Holder
     from ._native._fast import MemoryInfo
     from ._report import MemoryReport
+    from ._report_parts import Thrashing
 
 MOST_HOLDERS = 10
 """Rows of holders that a card shows; the rest is one row, with their sum."""
@@ -159,9 +160,8 @@ def cell_number(file: str) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def short_name(one: Holder) -> str:
+def short_name(label: str | None, origin: str | None) -> str:
     """Label and origin in one piece, as `Holder.name` has them, with a short origin."""
-    label, origin = getattr(one, "label", None), getattr(one, "origin", None)
     place = short_place(origin) if origin else None
     return f"{label} ({place})" if label and place else label or place or "(no label)"
 
@@ -194,12 +194,11 @@ def _row(figures: Iterable[str], name: str) -> str:
 
 def _named(holder: Holder) -> str:
     """A holder's name, what holds it, and the lines that led to it where these are known."""
-    shown = text(short_name(holder))
+    shown = text(short_name(holder.label, holder.origin))
     if holder.holds:
         shown += f' <span class="tm-dim">[{text(holder.holds)}]</span>'
-    stack = getattr(holder, "stack", None)
-    if stack:
-        lines = "<br>".join(text(_short_frame(frame)) for frame in stack)
+    if holder.stack:
+        lines = "<br>".join(text(_short_frame(frame)) for frame in holder.stack)
         shown = f"<details><summary>{shown}</summary><span class='tm-dim'>{lines}</span></details>"
     return shown
 
@@ -288,38 +287,55 @@ def _holders_at_peak(peak: MemoryPeak) -> str:
 
 
 def report_card(report: MemoryReport) -> str:
-    """Figures, holders, and what else the report knows (the peak, why arrays were spilled, arrays that take turns)."""
-    from ._notebook.stale import warning_of_notebook
-
+    """Figures and holders; below, to be opened, the peak and why arrays were spilled; and what arrays take turns."""
     parts = [info_part(report.info), holders_table(report.holders, parts=True)]
-    at_peak = getattr(report, "at_peak", None)
-    if at_peak is not None:
-        parts.append(f"<details><summary>at the peak: {text(format_bytes(at_peak.bytes))}</summary>{holders_table(at_peak.holders, parts=True)}</details>")
+    if report.at_peak is not None:
+        parts.append(
+            f"<details><summary>at the peak: {text(format_bytes(report.at_peak.bytes))}</summary>{holders_table(report.at_peak.holders, parts=True)}</details>"
+        )
     parts.append(_spills(report))
     items = [f"cannot be spilled now: {format_bytes(nbytes)} ({text(reason)})" for reason, nbytes in report.holds.items()]
     items.append(f"host memory: {format_bytes(report.host_used)} of spilled copies, {format_bytes(report.host_pooled)} pooled")
     parts.append('<ul class="tm-list">' + "".join(f"<li>{item}</li>" for item in items) + "</ul>")
-    thrashing = getattr(report, "thrashing", None)
-    if thrashing is not None:
-        names = "; ".join(text(short_name(one)) for one in thrashing.holders[:MOST_HOLDERS])
-        parts.append(
-            f'<div class="tm-warn">Arrays take turns on the device: {thrashing.rounds:,} rounds, {format_bytes(thrashing.bytes)} moved ({names}). '
-            "A larger budget, or smaller pieces of work, ends that.</div>"
-        )
-    parts.append(warning_of_notebook())
+    if report.thrashing is not None:
+        parts.append(_thrashing(report.thrashing))
+    parts.append(_stale(report))
     return card(*parts)
 
 
 def _spills(report: MemoryReport) -> str:
-    spills = getattr(report, "spills", None)
-    if not spills:
+    if not report.spills:
         return ""
     rows = []
-    for one in spills[:MOST_HOLDERS]:
-        pushed = one.by_label or (short_place(one.by_origin) if one.by_origin else None)
-        why = f"{one.cause or 'unknown'}" + (f", for {pushed}" if pushed else "")
-        name = f'{text(short_name(one))} <span class="tm-dim">{text(why)}</span>'
-        rows.append(_row([format_bytes(one.bytes), f"{one.count:,}", f"{one.restores:,}"], name))
+    for one in report.spills[:MOST_HOLDERS]:
+        pushed = short_name(one.by_label, one.by_origin) if one.by_label or one.by_origin else ""
+        why = one.why + (f", for {pushed}" if pushed else "")
+        name = f'{text(short_name(one.label, one.origin))} <span class="tm-dim">{text(why)}</span>'
+        rows.append(_row([format_bytes(one.bytes), f"{one.times:,}", f"{one.restores:,}"], name))
+    rest = report.spills[MOST_HOLDERS:]
+    if rest:
+        figures = [format_bytes(sum(one.bytes for one in rest)), f"{sum(one.times for one in rest):,}", f"{sum(one.restores for one in rest):,}"]
+        rows.append(_row(figures, f'<span class="tm-dim">{len(rest):,} more</span>'))
     head = '<th>moved out</th><th>spills</th><th>restores</th><th class="tm-name">what, and why</th>'
-    table = f'<div class="tm-scroll"><table class="tm-table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-    return f"<details><summary>why arrays were spilled</summary>{table}</details>"
+    table = f'<div class="tm-scroll"><table class="tm-table tm-spills"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    lost = f'<p class="tm-note">{report.spills_lost:,} spills more are not in it: origins were off</p>' if report.spills_lost else ""
+    return f"<details><summary>why arrays were spilled</summary>{table}{lost}</details>"
+
+
+def _thrashing(found: Thrashing) -> str:
+    from ._report_text import advice
+
+    names = "; ".join(text(short_name(one.label, one.origin)) for one in found.holders[:MOST_HOLDERS])
+    return (
+        f'<div class="tm-warn">These arrays take turns on the device, up to {found.rounds:,} times; {format_bytes(found.bytes)} moved: {names}. '
+        f"Try {text(advice(found.holders))}.</div>"
+    )
+
+
+def _stale(report: MemoryReport) -> str:
+    """What only a stored traceback keeps alive: it is looked for now, so an older report (of a file, of another process) is not told about."""
+    from time import time
+
+    from ._notebook.stale import warning_of_notebook
+
+    return warning_of_notebook() if time() - report.seconds < 60 else ""

@@ -38,7 +38,8 @@ def peak_text(peak: MemoryPeak) -> str:
         return "\n".join(lines)
     lines.append("  on the device at the peak:")
     lines += [
-        f"  {format_bytes(holder.bytes):>10}  {short_name(holder)}" + (f" x{holder.count}" if holder.count > 1 else "") for holder in holders[:MOST_HOLDERS]
+        f"  {format_bytes(holder.bytes):>10}  {short_name(holder.label, holder.origin)}" + (f" x{holder.count}" if holder.count > 1 else "")
+        for holder in holders[:MOST_HOLDERS]
     ]
     rest = holders[MOST_HOLDERS:]
     if rest:

@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import NamedTuple
 
 from .._cards import cell_number, text
+from .._logging import debug
 from .._native import _fast
 from .._sizes import format_bytes
 from .kept import only_kept_by, referents
@@ -166,6 +167,7 @@ def _arrays(kept: dict[int, object]) -> list[int]:
     """The live Buffers among these objects, and NumPy's arrays with memory of their own, where that is counted."""
     numpy = sys.modules.get("numpy") if "tack_memory.numpy" in sys.modules else None
     found = []
+    one: Any
     for number, one in kept.items():
         if isinstance(one, _fast.Buffer):
             if one.nbytes and one.state != "freed":
@@ -275,6 +277,12 @@ def forget(shell: Any = None) -> int:
 
 
 def warning_of_notebook() -> str:
-    """HTML of what is kept, where this runs in IPython; else empty."""
+    """HTML of what is kept, where this runs in IPython; else empty.
+
+    A report is shown whatever becomes of this: it looks into what IPython promises to nobody."""
     shell = running_shell()
-    return "" if shell is None else html_of(look(shell))
+    try:
+        return "" if shell is None else html_of(look(shell))
+    except Exception as error:
+        debug("what a stored traceback keeps alive cannot be told", exc_info=error)
+        return ""

@@ -135,6 +135,40 @@ def test_holders_beyond_the_first_are_one_row_with_their_sum() -> None:
     assert blocks
 
 
+def test_a_report_tells_the_peak_why_arrays_were_spilled_and_which_take_turns(budget: None) -> None:
+    before = tack_memory.set_origins("stack")
+    try:
+        tack_memory.reset_peak_memory(DEVICE)
+        tack_memory.set_memory_budget(10 * MIB, DEVICE)
+        first = tack_memory.allocate(6 * MIB, DEVICE, label="<first>")
+        second = tack_memory.allocate(7 * MIB, DEVICE, label="second")
+        for _ in range(4):
+            first.restore()
+            second.restore()
+        report = tack_memory.memory_report(DEVICE)
+    finally:
+        tack_memory.set_origins(before)
+    assert report.spills and report.thrashing is not None and report.at_peak is not None, "or this shows nothing"
+    found = checked(report._repr_html_())
+    words = " ".join(found.text.split())
+    assert f"at the peak: {_cards.format_bytes(report.at_peak.bytes)}" in words and "why arrays were spilled" in words
+    spill = next(one for one in report.spills if one.label == "<first>")
+    assert f"{_cards.format_bytes(spill.bytes)} {spill.times} {spill.restores} <first>" in words and "to stay within the budget, for second" in words
+    assert "These arrays take turns on the device" in words and found.tags.count("details") >= 4, "two of them, and the stacks of two holders"
+    assert "test_cards.py" in words
+    assert second.nbytes
+
+
+def test_a_report_of_another_process_says_nothing_of_this_ones_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tack_memory._notebook import stale
+
+    monkeypatch.setattr(stale, "warning_of_notebook", lambda: "<b>kept</b>")
+    report = tack_memory.memory_report(DEVICE)
+    assert "<b>kept</b>" in report._repr_html_()
+    report.seconds -= 3600
+    assert "<b>kept</b>" not in report._repr_html_()
+
+
 def luminance(colour: str) -> float:
     channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
     red, green, blue = (value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels)

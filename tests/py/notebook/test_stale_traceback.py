@@ -205,6 +205,12 @@ def test_a_failed_cell_says_it_and_reports_do_and_forgetting_frees(notebook: Any
     assert "stored traceback" not in tack_memory.memory_report(DEVICE)._repr_html_()
 
 
+def test_a_report_is_shown_also_where_this_cannot_be_told(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as changed:
+        changed.setattr(stale, "error_slots", lambda shell: 1 / 0)
+        assert 'class="tack-memory"' in tack_memory.memory_report(DEVICE)._repr_html_()
+
+
 def test_by_hand_it_is_what_the_text_says(notebook: Any) -> None:
     notebook.run(f"def apply(n):\n    scratch = tm.allocate(n, '{DEVICE}')\n    raise ValueError('no')")
     before = tack_memory.memory_info(DEVICE).in_use
