@@ -67,7 +67,8 @@ class ReportDiff:
     def __init__(self, before: MemoryReport, after: MemoryReport) -> None:
         if not isinstance(after, MemoryReport):
             raise TypeError(f"a report is compared with another MemoryReport, not with {type(after).__name__}")
-        self.before, self.after = before, after
+        self.before: MemoryReport = before
+        self.after: MemoryReport = after
         old, new = by_line(before.holders), by_line(after.holders)
         changes = []
         for key in old.keys() | new.keys():
