@@ -10,7 +10,7 @@ VPY := .venv/bin/python
 IN := $(VPY) buildsystem/toolchain.py
 export V
 
-.PHONY: help setup develop build demo test test-go test-py test-numpy test-gpu test-clients test-tack bench model race asan lint format wheel wheels clean
+.PHONY: help setup develop build demo test test-go test-py test-numpy test-gpu test-clients test-tack bench model race asan lint docs format wheel wheels clean
 
 help:
 	@echo "make develop       make the virtual environment .venv, with the package importable from this checkout"
@@ -26,6 +26,7 @@ help:
 	@echo "make race          the Python tests under Go's race detector"
 	@echo "make asan          the Python tests under AddressSanitizer"
 	@echo "make lint          what CI checks beside the tests: formats, types, vet"
+	@echo "make docs          the site of the documentation, in build/site"
 	@echo "make format        reformat the sources"
 	@echo "make wheel         a wheel for this Python and this machine, in dist/"
 	@echo "make wheels        wheels for CPython 3.11 to 3.13 that run on other machines, each tried in a clean environment, and an sdist, in dist/"
@@ -94,6 +95,9 @@ asan: setup
 
 lint: setup
 	$(IN) buildsystem/lint
+
+docs: build
+	@$(VPY) buildsystem/docs.py
 
 format: setup
 	$(IN) gofmt -w $(wildcard gomem backends bindings tests/go bench)

@@ -110,6 +110,42 @@ func TestReportAndHolders(t *testing.T) {
 	require.NoError(t, Check(index))
 }
 
+// What is not known is null, and lists are lists.
+func TestReportOfSpills(t *testing.T) {
+	index := simulated(t)
+	device := engine.At(uint32(index))
+	defer engine.SetOrigins(gomem.OriginsOff)
+	report := func() (told map[string]any) {
+		text, err := Report(index)
+		decode(t, text, err, &told)
+		return told
+	}
+	told := report()
+	assert.Equal(t, []any{"off", nil, []any{}, nil}, []any{told["origins"], told["at_peak"], told["spills"], told["thrashing"]})
+	engine.SetOrigins(gomem.OriginsStack)
+	stack := gomem.InternStack("sweep.py:7 f\nsweep.py:9 g", gomem.Intern("sweep.py:7"))
+	device.ResetPeak()
+	buffer, err := device.Allocate(1<<20, gomem.AllocateOptions{Origin: stack})
+	require.NoError(t, err)
+	_, err = device.Spill(buffer, gomem.Wait{})
+	require.NoError(t, err)
+	told = report()
+	assert.Equal(t, "stack", told["origins"])
+	assert.EqualValues(t, 1<<20, told["at_peak"].(map[string]any)["bytes"])
+	require.Len(t, told["spills"], 1)
+	spill := told["spills"].([]any)[0].(map[string]any)
+	assert.Positive(t, spill["out_ns"])
+	assert.InDelta(t, told["time_ns"], spill["last_ns"], 1e11)
+	delete(spill, "out_ns")
+	delete(spill, "last_ns")
+	assert.Equal(t, map[string]any{
+		"label": nil, "origin": "sweep.py:7", "stack": []any{"sweep.py:7 f", "sweep.py:9 g"}, "bytes": 1048576.0, "nbytes": 1048576.0, "count": 1.0, "restores": 0.0,
+		"still_out": 1.0, "cause": "asked", "by_label": nil, "by_origin": nil, "by_stack": nil, "by_nbytes": nil,
+	}, spill)
+	assert.Equal(t, told["holders"].([]any)[0].(map[string]any)["stack"], spill["stack"])
+	device.Drop(buffer)
+}
+
 func TestEvents(t *testing.T) {
 	index := simulated(t)
 	device := engine.At(uint32(index))

@@ -32,7 +32,7 @@ func reportOf(device string, told gomem.Report) report {
 	}
 	for i, s := range told.Spills {
 		r.Spills[i] = spill{
-			place{textOrNull(s.Label), textOrNull(s.Origin), s.Stack}, s.Bytes, s.Largest, s.Count, s.Restores, s.Out, s.StillOut, textOrNull(s.Cause),
+			place{textOrNull(s.Label), textOrNull(s.Origin), s.Stack}, s.Bytes, s.Largest, s.Count, s.Restores, s.Out, s.StillOut, s.Cause,
 			textOrNull(s.ByLabel), textOrNull(s.ByOrigin), s.ByStack, countOrNull(s.ByBytes), s.Last,
 		}
 	}
@@ -69,7 +69,7 @@ type spill struct {
 	Restores int64    `json:"restores"`
 	Out      int64    `json:"out_ns"`
 	StillOut int64    `json:"still_out"`
-	Cause    *string  `json:"cause"` // null: the others, which have several
+	Cause    string   `json:"cause"`
 	ByLabel  *string  `json:"by_label"`
 	ByOrigin *string  `json:"by_origin"`
 	ByStack  []string `json:"by_stack"`

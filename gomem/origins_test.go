@@ -73,10 +73,11 @@ func TestAResetLeavesOthersScopesAlone(t *testing.T) {
 	b.drop(high)
 	b.ResetPeak()
 	low := b.labelled(kib, "low", "")
+	b.drop(low) // its stay contains the peak of the device's own scope only, which is newer than those of scopes that were opened after it
+	require.Equal(t, []gomem.Holder{b.holds("low", "", kib, 1)}, b.report().AtPeak.Holders)
 	require.Equal(t, []gomem.Holder{b.holds("high", "", 8*kib, 1)}, b.closeAtPeak(&outer))
 	require.Equal(t, []gomem.Holder{b.holds("high", "", 8*kib, 1)}, b.closeAtPeak(&inner))
 	require.Equal(t, []gomem.Holder{b.holds("low", "", kib, 1)}, b.report().AtPeak.Holders)
-	b.drop(low)
 }
 
 // What is kept for a device's peak is no more than what was there, however much comes and goes.

@@ -92,7 +92,10 @@ func (d *Device) reportLocked(parts reportParts) (report Report) {
 	l, b := &d.ended, d.books
 	l.lock()
 	defer l.unlock()
-	room := make([]spillGroup, 0, len(d.spills.places)+1)
+	var room []spillGroup
+	if parts == reportAll && d.spills.groups != nil {
+		room = make([]spillGroup, 0, len(d.spills.places)+len(spillCauseNames))
+	}
 	b.lock()
 	report.Info.Books = b.copyLocked()
 	l.beginReadingLocked(b, b.Sequence)

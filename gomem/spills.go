@@ -12,7 +12,7 @@ import (
 // where a spill is committed (commitSpillLocked), while origins are on; the cause comes down in Wait.why from whoever needed the room.
 //
 // Spills are counted in groups: by the label and origin of the buffer, the cause, and the label and origin of what came in. There are at most maxSpillGroups; the
-// spills of all later ones are added up in one more. What a group counts changes with the books, under their lock, so a report has both of one moment. A buffer
+// spills of all later ones are added up in one more for each cause. What a group counts changes with the books, under their lock, so a report has both of one moment. A buffer
 // in host memory remembers its group in its trip, so that its way back, or its end there, is counted where its way out was.
 
 // SpillCause is what made a buffer go to host memory.
@@ -66,7 +66,7 @@ func (w Wait) because(cause SpillCause) Wait {
 // maxSpillGroups bounds what is kept: 1024 groups are 120 KiB, of programs whose buffers are spilled. Labels may be made up as a program goes.
 const maxSpillGroups = 1024
 
-// spillOthers is the origin of what has no group of its own.
+// spillOthers is the origin of what has no group of its own. There is one for each cause, behind the other groups.
 const spillOthers = "(others)"
 
 // spillKey tells groups apart. Numbers are Intern's.
@@ -89,13 +89,15 @@ type spillGroup struct {
 	overflow        bool  // outTime has reached the end of its range and stays there
 }
 
+// spillGroups has room for all groups, those of the others last, by cause.
+type spillGroups [maxSpillGroups + len(spillCauseNames)]spillGroup
+
 // spillLog has the groups of one device. The groups' counters, and lost, are guarded by the books' lock; all else by the moving lock.
 type spillLog struct {
-	clock  func() int64                    // nanoseconds, never back
-	places map[spillKey]uint16             // 1 + index in groups
-	groups *[maxSpillGroups + 1]spillGroup // nil: none yet. The last one is for all others
-	others bool                            // that one is in use
-	lost   int64                           // spills while origins were off
+	clock  func() int64        // nanoseconds, never back
+	places map[spillKey]uint16 // 1 + index in groups
+	groups *spillGroups        // nil: none yet
+	lost   int64               // spills while origins were off
 }
 
 // sinceStart is a clock that never goes back.
@@ -119,14 +121,13 @@ func (d *Device) spillPlaceLocked(c *cold, w Wait) (place uint16) {
 		return 0
 	}
 	if l.groups == nil {
-		l.groups, l.places = new([maxSpillGroups + 1]spillGroup), map[spillKey]uint16{}
+		l.groups, l.places = new(spillGroups), map[spillKey]uint16{}
 	}
 	if place = l.places[key]; place != 0 {
 		return place
 	}
 	if len(l.places) == maxSpillGroups {
-		l.others = true
-		return maxSpillGroups + 1
+		return maxSpillGroups + 1 + uint16(key.cause)
 	}
 	place = uint16(len(l.places)) + 1
 	l.groups[place-1].key = key // nobody looks at it yet
@@ -183,7 +184,7 @@ func (g *spillGroup) outUntil(now int64) (nanoseconds int64, overflow bool) {
 
 // Spill is why buffers of one place went to host memory: how often one cause pushed them out.
 type Spill struct {
-	Label, Origin string   // of the buffers; "(others)" is the origin of all that have no group of their own
+	Label, Origin string   // of the buffers; "(others)" is the origin of all that have no group of their own, by cause
 	Stack         []string // the frames of the origin; nil where it is a line
 	Bytes         int64    // moved out, in all
 	Largest       int64    // bytes of the largest of these buffers
@@ -191,7 +192,7 @@ type Spill struct {
 	Restores      int64    // of these, how many have come back
 	Out           int64    // nanoseconds that the buffers were in host memory, added up; those that are there now included
 	StillOut      int64    // buffers that are there now
-	Cause         string   // a SpillCause; "" of the others, which have several
+	Cause         string   // a SpillCause
 	ByLabel       string   // of the buffer that came in, if it has one
 	ByOrigin      string   // the line that needed the room, or asked for the spill
 	ByStack       []string
@@ -205,8 +206,8 @@ func (l *spillLog) copyLocked(into []spillGroup) []spillGroup {
 		return nil
 	}
 	into = append(into, l.groups[:len(l.places)]...)
-	if l.others {
-		into = append(into, l.groups[maxSpillGroups])
+	if len(l.places) == maxSpillGroups {
+		into = append(into, l.groups[maxSpillGroups:]...)
 	}
 	return into
 }
@@ -221,8 +222,8 @@ func (l *spillLog) told(groups []spillGroup, now int64) []Spill {
 		}
 		out, _ := g.outUntil(now)
 		s := Spill{Bytes: g.bytes, Largest: g.largest, Count: g.count, Restores: g.restores, Out: out, StillOut: g.out, ByBytes: g.byBytes, Last: g.last}
-		if i == maxSpillGroups {
-			s.Origin, s.ByBytes = spillOthers, 0
+		if i >= maxSpillGroups {
+			s.Origin, s.ByBytes, s.Cause = spillOthers, 0, SpillCause(i-maxSpillGroups).String()
 		} else {
 			k := &g.key
 			s.Label, s.Origin, s.Stack = Text(k.label), OriginText(k.origin), OriginStack(k.origin)

@@ -79,7 +79,7 @@ def spills(report: MemoryReport) -> list[str]:
 def sentence(why: str, by: str, nbytes: int) -> str:
     """ "to stay within the budget, for 24 MiB of mesh (a.py:7)"."""
     needed = f", for {format_bytes(nbytes)}" if nbytes else ""
-    return why + needed + (f" of {by}" if by and needed else f", for {by}" if by else "")
+    return why + needed + (f" of {by}" if by and needed else f", at {by}" if by else "")
 
 
 def thrashing(report: MemoryReport) -> list[str]:
