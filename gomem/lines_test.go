@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -148,6 +149,9 @@ func TestProgressCountsNoReadsAndWrites(t *testing.T) {
 	x := b.allocate(kib)
 	var p gomem.Progress
 	require.NoError(t, b.Fill(x, 0, []byte{1}, kib, gomem.Wait{Progress: &p}))
+	var out [kib]byte
+	require.NoError(t, b.CopyToHost(x, 0, unsafe.Pointer(&out[0]), kib, gomem.Wait{Progress: &p}))
+	require.NoError(t, b.CopyFromHost(x, 0, unsafe.Pointer(&out[0]), kib, gomem.Wait{Progress: &p}))
 	require.Zero(t, p)
 	b.drop(x)
 }
