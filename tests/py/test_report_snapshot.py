@@ -49,6 +49,7 @@ def test_a_report_says_why_buffers_were_spilled_and_which_take_turns(device: str
     assert spill.cause == "budget" and spill.by_origin is not None and HERE in spill.by_origin and spill.by_label in ("array 1", "array 2")
     assert 0 < spill.out_seconds < 60 and spill.bytes == spill.times * MIB
     assert report.thrashing is not None and {one.label for one in report.thrashing.holders} == {"array 0", "array 1", "array 2"}
+    report.spills = [spill for spill in report.spills if (spill.label or "").startswith("array ")]  # other tests of this process have spilled, too
     text = str(report)
     assert re.search(r"^why buffers were spilled, \d+ times", text, re.MULTILINE)
     assert f"to stay within the budget, for 1 MiB of array 1 ({__file__}:" in text
