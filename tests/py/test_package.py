@@ -179,7 +179,7 @@ def test_wheel_contents(wheel: Path) -> None:
     package = {n for n in names if ".dist-info/" not in n}
     python = ROOT / "python"
     sources = {f.name for f in python.glob("*.py")}
-    sources |= {str(f.relative_to(python)) for kind in ("*.py", "*.pyi", "py.typed") for f in (python / "tack_memory").rglob(kind)}
+    sources |= {str(f.relative_to(python)) for kind in ("*.py", "*.pyi", "py.typed", "*.css", "*.js") for f in (python / "tack_memory").rglob(kind)}
     suffix = __import__("sysconfig").get_config_var("EXT_SUFFIX")
     extensions = {f"tack_memory/_native/{name}{suffix}" for name in ("_tm", "_events", "_numpy")}
     assert {"tack_memory/py.typed", "tack_memory/_native/_fast.pyi", "tack_memory/_native/bindings.py"} <= package
