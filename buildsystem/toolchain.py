@@ -72,7 +72,7 @@ def check_c() -> None:
         fail(
             f"building needs Python.h in {headers}. Install it: 'apt install python{version}-dev' on Debian and Ubuntu, 'dnf install python3-devel' on Fedora."
         )
-    command = [*shlex.split(c_compiler()), f"-I{headers}", "-c", "-x", "c", "-", "-o", os.devnull]  # not -fsyntax-only, which zig cannot do
+    command = [*shlex.split(c_compiler()), "-E", f"-I{headers}", "-x", "c", "-"]  # not -fsyntax-only, which zig cannot do
     try:
         tried = subprocess.run(command, input="#include <stdlib.h>\n#include <Python.h>\n", text=True, capture_output=True)
     except OSError as e:
