@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from numpy_support import OLD
+
 CHECKOUT = Path(__file__).resolve().parents[3]
 EXAMPLES = CHECKOUT / "examples"
 
@@ -42,6 +45,7 @@ def test_the_example_prints_its_report_and_writes_the_page(tmp_path: Path) -> No
     assert page.read_text().count("<tr>") > 5
 
 
+@pytest.mark.skipif(OLD, reason="the README shows what it prints on NumPy 2, where an array's memory has another size now and then")
 def test_the_readme_shows_what_it_prints(tmp_path: Path) -> None:
     """All but times, the memory of the process, and where the checkout is."""
     readme = (CHECKOUT / "README.md").read_text()
