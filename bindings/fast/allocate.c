@@ -37,6 +37,7 @@ int tm_new_buffer_texts(tm_call *call, PyObject *movable, PyObject *reason, PyOb
 		Py_INCREF(label);
 	} else {
 		label = tm_block_label(&call->label);
+		if (TM_UNLIKELY(tm_origins) && !label && !(label = tm_host_label_slow(&call->label)) && PyErr_Occurred()) return -1;
 	}
 	if (TM_UNLIKELY(tm_origins) && tm_origin_now(origin_text, &call->origin)) {
 		Py_XDECREF(label);

@@ -395,6 +395,13 @@ enum tm_origins { TM_ORIGINS_OFF, TM_ORIGINS_LINE, TM_ORIGINS_STACK };
 extern enum tm_origins tm_origins;
 /* The origin of the calling Python code: 0; origin is a new reference or NULL. */
 int tm_origin_now(PyObject **origin, uint32_t *number);
+/* The frame that called, outside of this package and of the hosts' machinery: a new reference, NULL where there is none. */
+PyFrameObject *tm_calling_frame(void);
+/* Whether the code's file lies in one of these folders: a tuple that tm_check_folders has seen, or NULL. */
+bool tm_code_is_within(PyCodeObject *code, PyObject *folders);
+int tm_check_folders(PyObject *folders, const char *function);
+/* The label of what a host's own code allocates (host_label.c): a new reference; NULL: none, or with an exception. */
+PyObject *tm_host_label_slow(uint32_t *number);
 /* The number of the origin of a call that may have to make room, for reports of why buffers were spilled; 0: origins are off, or it is not known. It gives the GIL
  * away and may run Python code, so it comes before a look at what the call is about. */
 uint32_t tm_asker_slow(void);
@@ -404,6 +411,7 @@ PyObject *tm_origin_line(PyObject *origin);
 PyObject *tm_origin_stack(PyObject *origin);
 int tm_origin_init(PyObject *module);
 extern PyMethodDef tm_origin_methods[];
+extern PyMethodDef tm_host_label_methods[];
 
 /* ---- arguments (arguments.c) */
 typedef struct tm_signature {

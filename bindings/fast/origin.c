@@ -23,8 +23,7 @@ static struct {
 /* This package, and the machinery of the host frameworks that are plugged in: a tuple of folders, each with its last slash; NULL: none yet. */
 static PyObject *skipped;
 
-/* Whether the code is of this package, or of a host's machinery: then its caller is what a person wants to know. */
-static bool is_machinery(PyCodeObject *code)
+bool tm_code_is_within(PyCodeObject *code, PyObject *folders)
 {
 	Py_ssize_t length;
 	const char *name = PyUnicode_AsUTF8AndSize(code->co_filename, &length);
@@ -32,16 +31,18 @@ static bool is_machinery(PyCodeObject *code)
 		PyErr_Clear();
 		return false;
 	}
-	for (Py_ssize_t i = 0, count = skipped ? PyTuple_GET_SIZE(skipped) : 0; i < count; i++) {
+	for (Py_ssize_t i = 0, count = folders ? PyTuple_GET_SIZE(folders) : 0; i < count; i++) {
 		Py_ssize_t its;
-		const char *folder = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(skipped, i), &its); /* cannot fail: set_origin_skip has asked */
+		const char *folder = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(folders, i), &its); /* cannot fail: tm_check_folders has asked */
 		if (its <= length && !memcmp(name, folder, (size_t)its)) return true;
 	}
 	return false;
 }
 
-/* The frame outside of all that which called; a new reference, NULL where there is none. */
-static PyFrameObject *calling_frame(void)
+/* Whether the code is of this package, or of a host's machinery: then its caller is what a person wants to know. */
+static bool is_machinery(PyCodeObject *code) { return tm_code_is_within(code, skipped); }
+
+PyFrameObject *tm_calling_frame(void)
 {
 	PyFrameObject *frame = PyEval_GetFrame();
 	Py_XINCREF(frame);
@@ -93,7 +94,7 @@ static PyObject *text_of(PyCodeObject *code, int line)
 
 static int line_now(PyObject **text, uint32_t *number)
 {
-	PyFrameObject *frame = calling_frame();
+	PyFrameObject *frame = tm_calling_frame();
 	if (!frame) return 0; /* called by C alone */
 	PyCodeObject *code = PyFrame_GetCode(frame);
 	int line = PyFrame_GetLineNumber(frame);
@@ -337,14 +338,26 @@ static PyObject *need_origins(PyObject *module, PyObject *mode)
 	return wanted < 0 ? NULL : change(wanted > (int)tm_origins ? (enum tm_origins)wanted : tm_origins);
 }
 
-static PyObject *set_origin_skip(PyObject *module, PyObject *folders)
+int tm_check_folders(PyObject *folders, const char *function)
 {
-	if (!PyTuple_Check(folders)) return PyErr_Format(PyExc_TypeError, "set_origin_skip: a tuple of folders, not %.100s", Py_TYPE(folders)->tp_name);
+	if (!PyTuple_Check(folders)) {
+		PyErr_Format(PyExc_TypeError, "%s: a tuple of folders, not %.100s", function, Py_TYPE(folders)->tp_name);
+		return -1;
+	}
 	for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++) {
 		PyObject *folder = PyTuple_GET_ITEM(folders, i);
-		if (!PyUnicode_Check(folder)) return PyErr_Format(PyExc_TypeError, "set_origin_skip: a folder is a str, not %.100s", Py_TYPE(folder)->tp_name);
-		if (!PyUnicode_AsUTF8(folder)) return NULL; /* a lone surrogate, which no file's name could match */
+		if (!PyUnicode_Check(folder)) {
+			PyErr_Format(PyExc_TypeError, "%s: a folder is a str, not %.100s", function, Py_TYPE(folder)->tp_name);
+			return -1;
+		}
+		if (!PyUnicode_AsUTF8(folder)) return -1; /* a lone surrogate, which no file's name could match */
 	}
+	return 0;
+}
+
+static PyObject *set_origin_skip(PyObject *module, PyObject *folders)
+{
+	if (tm_check_folders(folders, "set_origin_skip")) return NULL;
 	Py_XSETREF(skipped, Py_NewRef(folders));
 	Py_RETURN_NONE;
 }

@@ -364,6 +364,9 @@ def set_origins(mode: Literal["off", "line", "stack"], /) -> str: ...
 def need_origins(mode: Literal["off", "line", "stack"], /) -> str:
     """set_origins, unless more than this is recorded already ("stack" is more than "line"). Returns the mode before."""
 
+def set_host_folders(folders: tuple[str, ...], /) -> None:
+    """What code in these folders (each with its last slash) allocates has the name of its function for a label, while origins are recorded."""
+
 def set_origin_skip(folders: tuple[str, ...], /) -> None:
     """Code in these folders (each with its last slash) is never an origin: its caller is. This package, and the machinery of host frameworks."""
 

@@ -277,8 +277,9 @@ def machinery() -> tuple[str, ...]:
 
 
 def _skip_machinery() -> None:
-    """Origins are lines of those who use the hosts, not of the hosts' own machinery."""
+    """Origins are lines of those who use the hosts, not of the hosts' own machinery; what the rest of a host allocates is labelled with its function's name."""
     _fast.set_origin_skip((PACKAGE_FOLDER, *machinery()))
+    _fast.set_host_folders(tuple(sorted({os.path.join(folder, "") for name in _installed for folder in getattr(sys.modules.get(name), "__path__", ())})))
 
 
 def _adapter_for(module: ModuleType) -> HostAdapter:
