@@ -42,6 +42,11 @@ def loaded_from_elsewhere(text: str) -> list[str]:
     return [found[0] for found in LOADS.finditer(text)]
 
 
+def loaded_by_styles(text: str) -> list[str]:
+    """The same of a style sheet."""
+    return re.findall(r"""(?:url\(|@import)\s*["']?(?:https?:)?//[^\s"')]*""", text)
+
+
 def main() -> int:
     """Build it; the exit code is 0 where nothing is wrong."""
     python = environment()
@@ -50,7 +55,9 @@ def main() -> int:
     if subprocess.run(command, env=env, cwd=ROOT, check=False).returncode:
         fail("docs: mkdocs found something wrong, see above")
     pages = sorted(SITE.rglob("*.html"))
-    wrong = [f"{page.relative_to(SITE)}: {tag}" for page in pages for tag in loaded_from_elsewhere(page.read_text(encoding="utf-8"))]
+    styles = sorted(SITE.rglob("*.css"))
+    wrong = [f"{style.relative_to(SITE)}: {rule}" for style in styles for rule in loaded_by_styles(style.read_text(encoding="utf-8"))]
+    wrong += [f"{page.relative_to(SITE)}: {tag}" for page in pages for tag in loaded_from_elsewhere(page.read_text(encoding="utf-8"))]
     if wrong:
         fail("docs: pages that load something from elsewhere:\n" + "\n".join(wrong))
     print(f"docs: {len(pages)} pages in {SITE.relative_to(ROOT)}/index.html")

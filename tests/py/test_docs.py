@@ -56,13 +56,15 @@ def test_every_setting_is_in_the_reference_as_in_the_readme() -> None:
     assert text.removeprefix("# Settings\n").strip() in readme, "one text, in two places"
 
 
-def test_every_command_is_in_the_reference() -> None:
+def test_every_command_is_in_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
     from tack_memory import __main__ as command_line
 
     text = (DOCS / "reference" / "command-line.md").read_text(encoding="utf-8")
     with pytest.raises(SystemExit):
-        command_line.main(["--help"])
-    assert {name for name in ("info", "doctor", "demo", "report", "diff") if f"| `{name}" not in text} == set()
+        command_line.main(["no such command"])
+    choices = capsys.readouterr().err.partition("choose from ")[2]
+    commands = set(re.findall(r"\w+", choices))
+    assert {"info", "demo"} < commands and {name for name in commands if f"| `{name}" not in text} == set()
 
 
 def test_links_and_pictures_lead_to_files() -> None:
@@ -84,5 +86,7 @@ def test_a_page_that_loads_something_is_found() -> None:
         sys.path.remove(str(ROOT / "buildsystem"))
     wrong = '<script src="https://x/y.js"></script><img alt="" src=//x/y.png><link rel="stylesheet" href="https://x/y.css">'
     assert len(docs.loaded_from_elsewhere(wrong)) == 3
+    assert len(docs.loaded_by_styles("a { background: url(https://x/y.png) } @import '//x/y.css';")) == 2
+    assert docs.loaded_by_styles("a { background: url(data:image/png;base64,x) } @import 'y.css';") == []
     right = '<a href="https://x">x</a><script src="a.js"></script><img src="data:image/png;base64,x"><link rel="canonical" href="https://x">'
     assert docs.loaded_from_elsewhere(right) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from types import ModuleType
 
@@ -84,6 +85,7 @@ def test_a_label_by_hand_is_kept_and_without_origins_there_is_none(host: ModuleT
         kept = run_filters(host, f"{host.__path__[0]}/filters.py")
     assert labels(kept) == {"by hand": 5}
     del kept
+    gc.collect()  # functions and their globals
     tack_memory.set_origins("off")
     kept = run_filters(host, f"{host.__path__[0]}/filters.py")
     assert labels(kept) == {None: 5}
