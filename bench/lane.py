@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 from measure import NANO, Row, difference, interleave, ratio, statement
@@ -137,6 +138,33 @@ def allocations(baseline: ModuleType, rounds: int) -> list[Row]:
     return rows
 
 
+def origins(rounds: int) -> list[Row]:
+    """What it costs an allocation to remember where it was made, on the CPU device, whose allocations cost least: their own noise is small."""
+
+    def nested(depth: int, call: Callable[[], float]) -> float:
+        return call() if depth == 0 else nested(depth - 1, call)
+
+    plain = statement("allocate(64, 'cpu', zero=False)", {"allocate": tack_memory.allocate}, 4)
+
+    def recorded(mode: str, depth: int = 0) -> Callable[[], float]:
+        def measured() -> float:
+            before = tack_memory.set_origins(mode)
+            try:
+                return nested(depth, plain)
+            finally:
+                tack_memory.set_origins(before)
+
+        return measured
+
+    t = interleave({"off": plain, "line": recorded("line"), "stack": recorded("stack"), "deep": recorded("stack", 24)}, rounds)
+    found = []
+    for mode, name, target in (("line", "line", 500), ("stack", "stack", None), ("deep", "stack, 24 frames deeper", None)):
+        value, median = difference(t[mode], t["off"])
+        note = f"{t[mode].least * NANO:.0f} ns against {t['off'].least * NANO:.0f} ns with origins off"
+        found.append(Row(f"an allocation's origin, {name}", value, "ns", target, median=median, note=note))
+    return found
+
+
 def figures(baseline: ModuleType, rounds: int) -> list[Row]:
     keep = [tack_memory.allocate(4096, DEVICE) for _ in range(16)]
     names = {"info": tack_memory.memory_info, "counters": _fast.counters, "peak": tack_memory.memory_peak, "d": DEVICE, "setb": tack_memory.set_memory_budget}
@@ -170,4 +198,4 @@ def figures(baseline: ModuleType, rounds: int) -> list[Row]:
 
 def rows(baseline: ModuleType, rounds: int) -> list[Row]:
     baseline.driver_open(sim_library_path(), tack_memory.stream(DEVICE))
-    return [row for part in (pointers, launches, allocations, figures) for row in part(baseline, rounds)]
+    return [*(row for part in (pointers, launches, allocations, figures) for row in part(baseline, rounds)), *origins(rounds)]
