@@ -11,6 +11,11 @@ from tack_memory._settings import SIM_CPU_KIND, parse_budgets, settings
 VARIABLE = "TACK_MEMORY_BUDGET"
 
 
+def with_budgets() -> list[str]:
+    """The devices that are open, but for NumPy's memory, which is counted only."""
+    return [name for name in _devices.open_names() if name != _devices.NUMPY]
+
+
 class Budget:
     """The budgets that one run asks for: of the devices that are open, of those that will be opened, and of processes that the tests start."""
 
@@ -23,7 +28,7 @@ class Budget:
         """Set them. Raises ValueError where a percentage is of an unknown total."""
         self.settings = settings.budget, settings.budgets
         self.variable = os.environ.get(VARIABLE)
-        self.before = {name: (get_memory_budget(name), _fast.get_strict(name)) for name in _devices.open_names()}
+        self.before = {name: (get_memory_budget(name), _fast.get_strict(name)) for name in with_budgets()}
         self._set(self.budget, self.budgets, self.text)
         try:
             for name in self.before:
@@ -35,7 +40,7 @@ class Budget:
     def end(self) -> None:
         """Another run of pytest in this process may ask for something else."""
         self._set(*self.settings, self.variable)
-        for name in _devices.open_names():
+        for name in with_budgets():
             if name.startswith(SIM_CPU_KIND):
                 continue  # its budget is what --device-memory-simulate or install() asked for
             size, strict = self.before.get(name, (None, False))

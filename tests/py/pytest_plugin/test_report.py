@@ -155,6 +155,22 @@ def test_a_budget(project: Project) -> None:
     assert "'cuda:x' is not a device" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_budget_for_each_device_is_none_for_numpys_memory(project: Project) -> None:
+    """Which a plug-in or a conftest.py may count before the budget is set, or a test in the middle."""
+    project.write("conftest.py", "import tack_memory.numpy\ntack_memory.numpy.install()\n")
+    project.write(
+        "test_both.py",
+        """
+        import tack_memory
+
+        def test_it():
+            tack_memory.allocate(1, "sim:0")
+            assert tack_memory.get_memory_budget("sim:0") == 2**20 and tack_memory.memory_info("numpy").budget is None
+        """,
+    )
+    assert "device memory: budget 1 MiB on each device" in project.passes("test_both.py", "--device-memory-budget", "1 MiB")
+
+
 def test_a_budget_that_cannot_be_set_on_one_device_is_set_on_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver may not know the total that a percentage is of."""
     kept = [tack_memory.allocate(1, name) for name in ("sim:0", "sim:1")]
