@@ -28,7 +28,7 @@ exit codes:
   0  all is well; doctor: something can be used (the CPU alone will do), and each device or kind that was named; diff: nothing grew
   1  diff: something grew; demo: the results differ; info: a device cannot be asked; doctor: a device that was named cannot be used, a switch
      names a library that cannot be loaded, or a driver is installed, does not work, and no other device spills
-  2  wrong arguments; there is no such device; a file is no report; a switch of the environment (TACK_MEMORY_...) has a wrong form
+  2  wrong arguments; there is no such device; a file is no report; the output cannot be written; a switch of the environment (TACK_MEMORY_...) has a wrong form
 """
 
 
@@ -62,10 +62,21 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = int(parsed.run(parsed))
         sys.stdout.flush()
-    except BrokenPipeError:  # who read it ("| head") has seen enough; the interpreter's own flush at its exit must not fail, either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # who read it ("| head") has seen enough
+        _write_no_more()
         return 0
+    except OSError as error:
+        if error.filename is not None:
+            raise  # of no file that a command was given: those are told by it
+        _write_no_more()
+        print(f"tack_memory {parsed.command}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
     return code
+
+
+def _write_no_more() -> None:
+    """The standard output takes nothing any more; the interpreter's own flush at its exit must not fail, either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _info(arguments: argparse.Namespace) -> int:

@@ -57,6 +57,9 @@ def _demo(arguments: argparse.Namespace) -> int:
         return 2
     try:
         runs = [run("no budget", device, None)]
+        if runs[0]["report"].holds:
+            print(f"tack_memory demo: {device}: nothing is spilled there: {', '.join(runs[0]['report'].holds)}", file=sys.stderr)
+            return 1
         runs.append(run("budget 40 %", device, runs[0]["peak"] * 2 // 5))
     except (DeviceMemoryError, ForkError, RuntimeError) as error:
         print(f"tack_memory demo: {error}", file=sys.stderr)

@@ -75,6 +75,8 @@ def test_the_demo_gives_the_same_results_under_its_budget() -> None:
 
 
 def test_the_demo_on_a_device_that_is_not_there_or_cannot_spill() -> None:
+    counted = run("demo", "--device", "cpu")
+    assert (counted.returncode, counted.stderr) == (1, "tack_memory demo: cpu: nothing is spilled there: device memory is host memory\n")
     unknown = run("demo", "--device", "cuda:7x")
     assert unknown.returncode == 2 and "unknown device 'cuda:7x'" in unknown.stderr
 
@@ -112,6 +114,15 @@ def test_a_leak_between_two_moments_of_a_program(tmp_path: Path) -> None:
         os.chdir(here)
     (change,) = told["changes"]
     assert (change["bytes"], change["buffers"], change["kind"]) == (5000, 5, "grew") and ":6" in change["origin"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("command", ["report", "diff", "info"])
+def test_an_output_that_is_full_is_said_in_a_line(command: str, saved: str) -> None:
+    files = {"report": [saved], "diff": [saved, saved], "info": ["cpu"]}[command]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "tack_memory", command, *files], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"tack_memory {command}: the output cannot be written: No space left on device\n")
 
 
 def test_top_must_be_a_number(saved: str) -> None:
