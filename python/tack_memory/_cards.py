@@ -74,10 +74,10 @@ def card(*parts: str) -> str:
 
 
 def text(value: object) -> str:
-    """A text for a place between tags or in quotes. What is no Unicode text (a file's name may be anything) is written with backslashes."""
-    from html import escape
+    """A text for a place between tags or in quotes."""
+    from ._page import escaped
 
-    return escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8"), quote=True)
+    return escaped(str(value))
 
 
 # ---- MemoryInfo

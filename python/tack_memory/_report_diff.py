@@ -124,16 +124,15 @@ class ReportDiff:
         return f"<ReportDiff {self.after.device}: {signed(self.bytes)} in {len(self.changes)} change{'' if len(self.changes) == 1 else 's'}>"
 
     def _repr_html_(self) -> str:
-        from ._page import escaped
+        from ._cards import card, text
 
-        head = "".join(f"<th>{name}</th>" for name in ("change", "buffers", "before", "after", "", "holder"))
+        head = "".join(f"<th>{name}</th>" for name in ("change", "buffers", "before", "after", "")) + '<th class="tm-name">holder</th>'
         rows = []
         for change in self.changes:
-            cells = signed(change.bytes), f"{change.buffers:+,}", format_bytes(change.before), format_bytes(change.after)
-            numbers = "".join(f"<td style='text-align:right'>{cell}</td>" for cell in cells)
-            rows.append(f"<tr>{numbers}<td>{change.kind}</td><td style='text-align:left'>{escaped(change.name)}</td></tr>")
-        table = f"<table><tr>{head}</tr>{''.join(rows)}</table>" if rows else ""
-        return f"<div>{escaped(self._head())}{table}</div>"
+            cells = signed(change.bytes), f"{change.buffers:+,}", format_bytes(change.before), format_bytes(change.after), change.kind
+            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + f'<td class="tm-name">{text(change.name)}</td></tr>')
+        table = f'<div class="tm-scroll"><table class="tm-table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>' if rows else ""
+        return card(f'<p class="tm-head">{text(self._head())}</p>', table)
 
 
 def held(report: MemoryReport) -> int:

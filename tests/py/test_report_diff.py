@@ -71,7 +71,7 @@ def test_a_leak_is_found(device: str) -> None:
 
 def test_in_a_notebook_names_are_escaped() -> None:
     html = report().diff(report(holder(HOSTILE, None, 5)))._repr_html_()
-    assert "&lt;/script&gt;" in html and HOSTILE not in html and "<td style='text-align:right'>+5 B</td>" in html
+    assert "&lt;/script&gt;" in html and HOSTILE not in html and "<td>+5 B</td>" in html and 'class="tack-memory"' in html
 
 
 @pytest.mark.parametrize("wrong", [None, 7, {}, "b.json"])
