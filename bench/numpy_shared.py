@@ -23,7 +23,7 @@ def in_new_memory(case: Callable[[], float]) -> Callable[[], float]:
         try:
             return case()
         finally:
-            _numpy.leave_context(tokens)
+            _numpy.leave_context(tokens, ())
 
     return measured
 
