@@ -113,6 +113,7 @@ def others_run_only_when_this_thread_lets_them() -> Iterator[Any]:
         try:
             wait_until(lambda: turns > 0, "the other thread does not run")
             sys.setswitchinterval(1000)
+            time.sleep(0.05)  # who waited before that waits for the interval of then, and would be let in once more
             yield lambda: turns
         finally:
             sys.setswitchinterval(interval)
