@@ -7,6 +7,7 @@ import os
 
 from ._native import _fast
 from ._report import INFO_FIELDS, MemoryReport, file_path, write_file
+from ._snapshot_check import check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,17 +36,18 @@ def load(path: str | PathLike[str]) -> MemoryReport:
         content = file.read()
     try:
         told = json.loads(content)
-        is_ours = isinstance(told, dict) and told.get("format") == FORMAT and isinstance(told.get("version"), int)
-    except ValueError:
+        is_ours = isinstance(told, dict) and told.get("format") == FORMAT and type(told.get("version")) is int and told["version"] > 0
+    except (ValueError, RecursionError):  # no JSON, or brackets in brackets without end
         is_ours = False
     if not is_ours:
         raise ValueError(f"{name} is no report of tack_memory: memory_report().save(path) writes one")
     if told["version"] > VERSION:
         raise ValueError(f"{name} has version {told['version']} of the format of reports, and this package reads {VERSION}: read it with a newer tack_memory")
     try:
-        return of_dict(told)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{name} is a report of tack_memory that was changed, or cut off ({type(error).__name__}: {error})") from error
+        check(told)
+    except ValueError as error:
+        raise ValueError(f"{name} is a report of tack_memory that was changed, or cut off: {error}") from error
+    return of_dict(told)
 
 
 def of_dict(told: dict[str, Any]) -> MemoryReport:
@@ -55,10 +57,7 @@ def of_dict(told: dict[str, Any]) -> MemoryReport:
 
 def _info(told: dict[str, Any]) -> MemoryInfo:
     others = {name: told.get(name) for name in INFO_FIELDS if name not in SEQUENCE}
-    wrong = [name for name in ("in_use", "peak", "spilled", "spill_count", "restore_count") if type(told[name]) is not int]
-    if wrong:
-        raise ValueError(f"{wrong[0]} is no number of bytes, or of times")
-    return _fast.MemoryInfo([told[name] for name in SEQUENCE], others)  # type: ignore[call-arg]  # as every structure sequence
+    return _fast.MemoryInfo([told.get(name) for name in SEQUENCE], others)  # type: ignore[call-arg]  # as every structure sequence
 
 
 PLACES = ("origin", "by_origin", "stack", "by_stack")

@@ -7,6 +7,7 @@ import pickle
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import report_support
@@ -102,7 +103,9 @@ def test_names_that_are_no_text_survive(tmp_path: Path) -> None:
         (b'{"format": "other", "version": 1}', "is no report of tack_memory"),
         (b'{"format": "tack_memory report", "version": "1"}', "is no report of tack_memory"),
         (b'{"format": "tack_memory report", "version": 2}', "has version 2 of the format of reports, and this package reads 1: read it with a newer"),
-        (b'{"format": "tack_memory report", "version": 1}', "is a report of tack_memory that was changed, or cut off (KeyError: 'info')"),
+        (b'{"format": "tack_memory report", "version": 1}', "is a report of tack_memory that was changed, or cut off: device is missing"),
+        (b'{"format": "tack_memory report", "version": true}', "is no report of tack_memory"),
+        (b"[" * 200_000, "is no report of tack_memory"),
     ],
 )
 def test_a_file_that_is_no_report_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -123,6 +126,59 @@ def test_a_file_that_was_changed_is_refused_and_never_half_read(tmp_path: Path, 
         assert MemoryReport.load(tmp_path / "a.json").host_used == 0
         return
     with pytest.raises(ValueError, match="that was changed, or cut off"):
+        MemoryReport.load(tmp_path / "a.json")
+
+
+def paths(told: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Of all values in JSON: the keys and indices that lead there."""
+    for key, value in told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ():
+        yield (*path, key)
+        yield from paths(value, (*path, key))
+
+
+DROPPED = object()
+
+
+@pytest.mark.parametrize("value", [DROPPED, None, "text", -1, 1.5, 10**30, float("inf"), True, [], {}, ["text"], {"a": 1}], ids=repr)
+def test_what_is_read_can_be_printed_drawn_and_compared(tmp_path: Path, value: object) -> None:
+    """Each value in a file is dropped, or takes another form: either the file is refused, or all that can be done with a report works."""
+    file, refused, read = tmp_path / "a.json", 0, 0
+    for *way, last in paths(whole().to_dict()):
+        told: Any = {"format": "tack_memory report", "version": 1, **whole().to_dict()}
+        inner = told
+        for key in way:
+            inner = inner[key]
+        if value is DROPPED:
+            del inner[last]
+        else:
+            inner[last] = value
+        file.write_text(json.dumps(told))
+        try:
+            report = MemoryReport.load(file)
+        except ValueError as error:
+            assert "that was changed, or cut off: " in str(error), (way, last)
+            refused += 1
+            continue
+        read += 1
+        report.relative_to("/home").to_html(tmp_path / "a.html")
+        report.to_pprof(tmp_path / "a.pb.gz")
+        assert str(report) and report._repr_html_() and json.loads(json.dumps(report.to_dict())), (way, last)
+        assert str(whole().diff(report)) and report.diff(whole())._repr_html_(), (way, last)
+    assert refused and (read or value not in (DROPPED, None, "text", [])), "which fit some places"
+
+
+def test_what_a_file_of_a_newer_version_adds_is_let_be(tmp_path: Path) -> None:
+    told = {"format": "tack_memory report", "version": 1, **whole().to_dict(), "added": 7}
+    told["holders"][0]["added"] = []
+    (tmp_path / "a.json").write_text(json.dumps(told))
+    assert MemoryReport.load(tmp_path / "a.json").to_dict() == whole().to_dict()
+
+
+def test_what_is_wrong_in_a_file_is_named(tmp_path: Path) -> None:
+    told = {"format": "tack_memory report", "version": 1, **whole().to_dict()}
+    told["spills"][0]["by_stack"][1] = 7
+    (tmp_path / "a.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match=r"that was changed, or cut off: spills\[0\]\.by_stack\[1\] must be a text$"):
         MemoryReport.load(tmp_path / "a.json")
 
 
