@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -59,9 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
     _cli_reports.add(commands)
 
     parsed = parser.parse_args(arguments)
+    _write_any_name()
     try:
         code = int(parsed.run(parsed))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is None where the standard output was closed (">&-"): then print writes nothing
+            sys.stdout.flush()
     except BrokenPipeError:  # who read it ("| head") has seen enough
         _write_no_more()
         return 0
@@ -72,6 +75,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"tack_memory {parsed.command}: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 2
     return code
+
+
+def _write_any_name() -> None:
+    """What the outputs' encoding has no letter for (labels are any text, names of files any bytes) is written with backslashes, and fails nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _write_no_more() -> None:

@@ -68,16 +68,16 @@ def _load(file: str, root: str | None) -> MemoryReport:
 def _report(arguments: argparse.Namespace) -> int:
     try:
         report = _load(arguments.file, arguments.root)
-        if arguments.html:
+        if arguments.html is not None:
             report.to_html(arguments.html)
-        if arguments.pprof:
+        if arguments.pprof is not None:
             report.to_pprof(arguments.pprof)
     except (OSError, ValueError) as error:
         print(f"tack_memory report: {_said(error)}", file=sys.stderr)
         return 2
     if arguments.json:
         print(json.dumps(report.to_dict(), indent=2))
-    elif arguments.top is not None or not (arguments.html or arguments.pprof):
+    elif arguments.top is not None or arguments.html is arguments.pprof is None:
         from ._report_text import to_text
 
         print(to_text(report, arguments.top))

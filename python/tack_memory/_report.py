@@ -219,8 +219,14 @@ def write_text(text: str, file: TextIO | None) -> None:
 
 def write_file(path: str | PathLike[str], content: bytes) -> None:
     """Write a file. The content is whole before it is opened: what cannot be made leaves an old file as it was."""
-    with open(file_path(path), "wb") as file:
-        file.write(content)
+    name = file_path(path)
+    try:
+        with open(name, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        if error.filename is None:  # as where the disk is full
+            error.filename = name
+        raise
 
 
 def file_path(path: str | PathLike[str]) -> str:

@@ -125,6 +125,35 @@ def test_an_output_that_is_full_is_said_in_a_line(command: str, saved: str) -> N
     assert (done.returncode, done.stderr) == (2, f"tack_memory {command}: the output cannot be written: No space left on device\n")
 
 
+def test_a_page_that_finds_no_room_is_named(saved: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    done = run("report", saved, "--html", "/dev/full")
+    assert (done.returncode, done.stderr) == (2, "tack_memory report: /dev/full: No space left on device\n")
+
+
+@pytest.mark.parametrize("option", ["--html", "--pprof"])
+def test_an_empty_name_of_a_file_is_none(saved: str, option: str) -> None:
+    done = run("report", saved, option, "")
+    assert done.returncode == 2 and "No such file or directory" in done.stderr and done.stdout == "", "and the report is not printed in its place"
+
+
+def test_exit_codes_of_diff_hold_whatever_becomes_of_its_text(tmp_path: Path) -> None:
+    """1 says that something grew, and is also what a traceback ends with."""
+    for name, label, nbytes in (("a", "caf\xe9 \udcff", 5), ("b", "caf\xe9 \udcff", 4)):
+        report(holder(label, None, nbytes)).save(tmp_path / f"{name}.json")
+    a, b = str(tmp_path / "a.json"), str(tmp_path / "b.json")
+    for encoding, shown in (("ascii", "caf\\xe9 \\udcff"), ("utf-8", "caf\xe9 \\udcff")):
+        for files, code in (((a, b), 0), ((b, a), 1)):
+            done = run("diff", *files, PYTHONIOENCODING=f"{encoding}:strict")
+            assert (done.returncode, done.stderr) == (code, "") and done.stdout.rstrip().endswith(shown)
+            closed = [sys.executable, "-c", "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'tack_memory', *sys.argv[1:]])"]
+            silent = subprocess.run([*closed, "diff", *files], stderr=subprocess.PIPE, text=True, check=False)
+            assert (silent.returncode, silent.stderr) == (code, "")
+    Path(a).write_text("[" * 200_000)
+    assert run("diff", a, b).returncode == 2
+
+
 def test_top_must_be_a_number(saved: str) -> None:
     done = subprocess.run([sys.executable, "-m", "tack_memory", "report", saved, "--top", "-1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "no number of holders" in done.stderr
