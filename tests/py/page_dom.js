@@ -41,5 +41,5 @@ if (script.endsWith('timeline.js')) {
   const all = boxes();
   const found = output.textContent;
   graph.children[graph.children.length - 1].listeners.click();
-  console.log(JSON.stringify({ all, found, zoomed: boxes() }));
+  console.log(JSON.stringify({ all, found, zoomed: boxes(), foundInside: output.textContent }));
 }

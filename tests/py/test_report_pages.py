@@ -123,6 +123,20 @@ def test_the_flame_graph_is_as_wide_as_the_memory() -> None:
     assert flame(made, "A.PY:3")["found"] == "3 MiB found" and flame(made, "a.py")["found"] == "4 MiB found"
 
 
+def test_a_search_counts_what_is_too_narrow_to_be_drawn_and_only_what_is_zoomed_into() -> None:
+    tiny = report(*[holder(f"tiny {number}", None, 1) for number in range(3000)])
+    told = flame(tiny, "TINY")
+    assert told["all"] == [["all", "0%", "100%", "0px"]] and told["found"] == "2.93 KiB found"
+    assert flame(tiny, "all")["found"] == "0 B found", "what stands for all of it has no name of its own"
+    stack = ["/p/a.py:7 fill", "/p/a.py:3 make"]
+    two = report(holder("one", "/p/a.py:7", 3 * MIB, stack=stack), holder("two", "/p/a.py:9", MIB, stack=["/p/a.py:9 fill", stack[1]]))
+    told = flame(two, "make")
+    assert told["all"][-1][0] == "two" and (told["found"], told["foundInside"]) == ("4 MiB found", "1 MiB found"), "the click went into the last one"
+    assert flame(two, "a.py")["found"] == "4 MiB found", "make and fill, one in the other, count once"
+    told = flame(two, "one")
+    assert (told["found"], told["foundInside"]) == ("3 MiB found", "0 B found")
+
+
 def points(count: int) -> list[Point]:
     """Of a run with any sizes, budgets that come and go, and times that go on for an hour."""
     rng = random.Random(7)

@@ -21,7 +21,8 @@ for (const place of document.querySelectorAll('.flame-place')) {
   const colour = name => { let sum = 7; for (const c of name) sum = (sum * 31 + c.codePointAt(0)) % 997; return `hsl(${22 + sum % 38} ${70 + sum % 20}% ${62 + sum % 14}%)` };
   const draw = () => {
     graph.replaceChildren();
-    let deepest = 0, hits = new Set(), wanted = search.value.toLowerCase();
+    let deepest = 0;
+    const wanted = search.value.toLowerCase(), hit = node => node.up !== null && node.name.toLowerCase().includes(wanted);  // the top one is no name of anybody's
     const one = (node, left, width, above) => {
       if (width < 0.0008) return;
       deepest = Math.max(deepest, node.depth);
@@ -31,7 +32,7 @@ for (const place of document.querySelectorAll('.flame-place')) {
       box.textContent = node.name;
       box.title = `${node.name}\n${size(node.value)} (${root.value ? (100 * node.value / root.value).toFixed(1) : 0} %)`;
       if (above) box.classList.add('above');
-      if (wanted && node.name.toLowerCase().includes(wanted)) { box.classList.add('found'); hits.add(node) }
+      if (wanted && hit(node)) box.classList.add('found');
       box.addEventListener('click', () => { zoomed = node; draw() });
       graph.append(box);
     };
@@ -46,9 +47,10 @@ for (const place of document.querySelectorAll('.flame-place')) {
     for (let node = zoomed.up; node; node = node.up) one(node, 0, 1, true);
     all(zoomed, 0, 1);
     graph.style.height = (deepest + 1) * ROW + 'px';
-    let sum = 0;
-    for (const node of hits) { let up = node.up; while (up && !hits.has(up)) up = up.up; if (!up) sum += node.value }
-    found.textContent = wanted ? `${size(sum)} found` : size(zoomed.value);
+    // Of all that is zoomed into, also what is too narrow to be drawn; what is inside of a hit counts once.
+    const inside = node => { if (hit(node)) return node.value; let sum = 0; for (const next of node.below.values()) sum += inside(next); return sum };
+    const within = node => node !== null && (hit(node) || within(node.up));
+    found.textContent = wanted ? `${size(within(zoomed) ? zoomed.value : inside(zoomed))} found` : size(zoomed.value);
   };
   const choose = () => { root = zoomed = build(told.kinds[choice.value]); draw() };
   choice.addEventListener('change', choose);
