@@ -31,7 +31,7 @@ const world = {
 };
 if (script.endsWith('flame.js')) select.value = Object.keys(JSON.parse(told).kinds)[0];
 let source = fs.readFileSync(script, 'utf8');
-if (script.endsWith('timeline.js')) source += '\n;globalThis.made = { time: [...time], kind: [...kind].map(n => KINDS[n]), bytes: [...bytes], use: [...use], out: [...out], budget: [...budget], took: [...took] }';
+if (script.endsWith('timeline.js')) source += '\n;globalThis.made = { time: [...time], kind: [...kind].map(n => KINDS[n]), bytes: [...bytes], use: [...use], out: [...out], budget: [...budget], took: [...took], highest }';
 vm.runInNewContext(source, world);
 if (script.endsWith('timeline.js')) {
   canvas.listeners.pointermove({ offsetX: 876 });

@@ -162,6 +162,29 @@ def test_a_timeline_of_100_000_events_is_small_and_whole() -> None:
     assert told["columns"] == 800, "each column of pixels is drawn"
 
 
+@pytest.mark.parametrize(
+    ("budget", "highest", "key"),
+    [
+        (None, 6, None),
+        (4, 6, "budget"),
+        (12, 12, "budget"),
+        (13, 6, "budget (up to 13 MiB: no line where it is above the picture)"),
+    ],
+)
+def test_a_budget_is_in_the_picture_or_the_page_says_that_it_is_above(budget: int | None, highest: int, key: str | None) -> None:
+    limit = None if budget is None else budget * MIB
+    page = assert_safe(timeline_page("sim:0", [Point(0.0, "start", 0, 0, 0, limit), Point(1.0, "allocate", 6 * MIB, 4 * MIB, 2 * MIB, limit)], 2.0, 0))
+    assert run_script("timeline.js", page.scripts["application/json"])["highest"] == highest * MIB
+    assert [text for text in page.texts if text.startswith("budget")] == ([key] if key else [])
+
+
+def test_a_clock_that_was_set_back_leaves_the_events_in_order() -> None:
+    made = [Point(seconds, kind, 1, 1, 0, None) for seconds, kind in ((0.0, "start"), (5.0, "allocate"), (2.0, "free"), (6.0, "adopt"))]
+    told = run_script("timeline.js", assert_safe(timeline_page("sim:0", made, 1.0, 0)).scripts["application/json"])
+    assert told["time"] == [0, 5_000_000, 5_000_000, 6_000_000] and told["kind"] == ["start", "allocate", "free", "adopt"]
+    assert told["says"].startswith("6 s  event 4 of 4: adopt"), "the last one is what is pointed at, though the recording's end is before it"
+
+
 def test_a_recorded_timeline_becomes_a_page(device: str, tmp_path: Path) -> None:
     with record_timeline(device) as timeline:
         buffer = filled(2 * MIB, device)

@@ -16,6 +16,9 @@ const N = told.count, time = new Float64Array(N), kind = new Uint8Array(N), byte
 const END = Math.max(told.end, N ? time[N - 1] : 0, 1);
 let highest = 1;
 for (let i = 0; i < N; i++) highest = Math.max(highest, use[i] + out[i]);
+// A budget is in the picture where that leaves half of the height to the memory; the page's text tells of others.
+const REACH = told.reach * highest;
+for (let i = 0; i < N; i++) if (budget[i] <= REACH) highest = Math.max(highest, budget[i]);
 let from = 0, to = END, pointed = -1;
 const LEFT = 76, BELOW = 24, ABOVE = 8;
 const size = n => { const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']; let i = 0; while (n >= 1024 && i < 4) { n /= 1024; i++ } return +n.toPrecision(4) + ' ' + units[i] };
