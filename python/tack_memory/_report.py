@@ -177,20 +177,29 @@ class MemoryReport:
 
         write_file(path, page(self).encode("utf-8"))
 
-    def to_pprof(self, path: str | PathLike[str]) -> None:
+    def to_pprof(self, path: str | PathLike[str], *, kind: str = "in_use") -> None:
         """Write the report as a profile for `go tool pprof FILE`: what is in use and how many buffers that are, what was in use at the peak, and what is
         spilled (`-sample_index=in_use`, `buffers`, `at_peak`, `spilled`), by origin; by stack where stacks are recorded.
 
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file; "memory.pb.gz" is a usual name.
+        kind : {"in_use", "buffers", "at_peak", "spilled"}
+            What pprof shows unless it is asked for another one; the file has all of them.
+
         Raises
         ------
+        ValueError
+            There is no such kind.
         TypeError
-            The path is none: neither a string nor an os.PathLike.
+            The path is none: neither a string nor an os.PathLike. Or the kind is no string.
         OSError
             The file cannot be written.
         """
         from ._report_pprof import profile
 
-        write_file(path, profile(self))
+        write_file(path, profile(self, kind))
 
     def __str__(self) -> str:
         from ._report_text import to_text

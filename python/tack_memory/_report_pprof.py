@@ -15,9 +15,14 @@ SAMPLES = (("in_use", "bytes"), ("buffers", "count"), ("at_peak", "bytes"), ("sp
 """What each sample has, and its unit. `in_use` is on the device now, `at_peak` was on it when the peak was reached, `spilled` lies in host memory now."""
 
 
-def profile(report: MemoryReport) -> bytes:
+def profile(report: MemoryReport, kind: str = "in_use") -> bytes:
     """The bytes of the file. A holder of now and one of the peak are two samples, which pprof adds up."""
-    made = Profile(SAMPLES, "in_use", f"device memory of {report.device}, by what allocated it")
+    kinds = [name for name, _ in SAMPLES]
+    if not isinstance(kind, str):
+        raise TypeError(f"kind must be a str, one of {', '.join(kinds)}, not {type(kind).__name__}")
+    if kind not in kinds:
+        raise ValueError(f"there is no kind {kind!r} of sample; there are {', '.join(kinds)}")
+    made = Profile(SAMPLES, kind, f"device memory of {report.device}, by what allocated it")
     for holder in report.holders:
         made.add(frames(holder), (holder.resident, holder.count, 0, holder.spilled), _labels(holder))
     for holder in report.at_peak.holders if report.at_peak is not None else ():

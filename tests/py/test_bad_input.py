@@ -121,6 +121,7 @@ BAD: dict[str, list[Wrong]] = {
     "reserved": [(5, TypeError), ("token", TypeError), (object(), TypeError)],
     "capacity": [(0, ValueError), (-1, ValueError), (2**40, ValueError), (1.5, TypeError), ("many", TypeError), (True, TypeError), (None, TypeError)],
     "mode": [("everything", ValueError), ("", ValueError), (5, TypeError), (None, TypeError), (True, TypeError)],
+    "kind": [("peak", ValueError), ("", ValueError), (None, TypeError), (7, TypeError), (b"in_use", TypeError), ([], TypeError)],
     "function": [(None, TypeError), (5, TypeError), (int, TypeError)],
     "path": [(10**6, TypeError), (True, TypeError), (None, TypeError), (1.5, TypeError), ([], TypeError), ("a\0b", ValueError)],
     "root": [(5, TypeError), (None, TypeError), (1.5, TypeError), (b"/tmp", TypeError)],
@@ -220,8 +221,9 @@ CALLS: dict[str, Callable[[Bench], Case]] = {
     "Timeline.to_html": lambda b: Case(recorded().to_html, {"path": os.devnull}),
     **{
         f"MemoryReport.{name}": lambda b, name=name: Case(getattr(tack_memory.memory_report(DEVICE), name), {"path": os.devnull})  # type: ignore[misc]
-        for name in ("save", "to_html", "to_pprof")
+        for name in ("save", "to_html")
     },
+    "MemoryReport.to_pprof": lambda b: Case(tack_memory.memory_report(DEVICE).to_pprof, {"path": os.devnull, "kind": "spilled"}),
     "MemoryReport.load": lambda b: Case(tack_memory.MemoryReport.load, {"path": saved_report()}),
     "MemoryReport.relative_to": lambda b: Case(tack_memory.memory_report(DEVICE).relative_to, {"root": "/tmp"}),
     "MemoryReport.diff": lambda b: Case(tack_memory.memory_report(DEVICE).diff, {"later": tack_memory.memory_report(DEVICE)}),

@@ -227,5 +227,20 @@ def test_go_opens_the_profile(tmp_path: Path) -> None:
     assert re.search(rf" {4 * MIB}B .* {4 * MIB}B .* points$", now, re.MULTILINE), now
     assert re.search(rf" 0 .* {4 * MIB}B .* /home/me/project/main.py:3$", now, re.MULTILINE), "the frames above have it, too"
     assert f"of {9 * MIB}B total" in top(file, "-sample_index=at_peak")
+    for kind, total in (("in_use", f"{6 * MIB}B"), ("buffers", "4B"), ("at_peak", f"{9 * MIB}B"), ("spilled", f"{4 * MIB}B")):
+        other = tmp_path / f"{kind}.pb.gz"
+        whole().to_pprof(other, kind=kind)
+        shown = top(other)
+        assert f"Type: {kind}" in shown and f"of {total} total" in shown, "what is shown unless it is asked for another one"
     assert f"of {4 * MIB}B total" in top(file, "-sample_index=spilled") and "of 4B total" in top(file, "-sample_index=buffers")
     assert f"Showing nodes accounting for {4 * MIB}B, 66.67%" in top(file, "-tagfocus=label=points")
+
+
+def test_a_kind_of_sample_that_is_none_leaves_the_file_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a.pb.gz"
+    file.write_text("mine")
+    with pytest.raises(ValueError, match="there is no kind 'peak' of sample; there are in_use, buffers, at_peak, spilled"):
+        whole().to_pprof(file, kind="peak")
+    with pytest.raises(TypeError, match="kind must be a str, one of in_use, buffers, at_peak, spilled, not NoneType"):
+        whole().to_pprof(file, kind=None)  # type: ignore[arg-type]
+    assert file.read_text() == "mine"
