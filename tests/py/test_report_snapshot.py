@@ -139,7 +139,10 @@ def paths(told: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | i
 DROPPED = object()
 
 
-@pytest.mark.parametrize("value", [DROPPED, None, "text", -1, 1.5, 10**30, float("inf"), True, [], {}, ["text"], {"a": 1}], ids=repr)
+VALUES = [DROPPED, None, "text", -1, 1.5, 10**30, float("inf"), True, [], {}, ["text"], {"a": 1}]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: "dropped" if value is DROPPED else repr(value))
 def test_what_is_read_can_be_printed_drawn_and_compared(tmp_path: Path, value: object) -> None:
     """Each value in a file is dropped, or takes another form: either the file is refused, or all that can be done with a report works."""
     file, refused, read = tmp_path / "a.json", 0, 0
