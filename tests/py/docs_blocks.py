@@ -51,7 +51,8 @@ def not_run(page: Path) -> int:
 
 def printed(program: Program) -> str:
     """What it prints now, in a folder of its own, without settings of the environment."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TACK_MEMORY_", "TMSOFT_", "PYTEST_"))}
+    settings = ("TACK_MEMORY_", "TMSOFT_", "PYTEST_", "CI", "BUILD_NUMBER", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "PYTHON_COLORS")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(settings)}
     with tempfile.TemporaryDirectory() as folder:
         name = program.title or "program.py"
         (Path(folder) / name).write_text(program.code, encoding="utf-8")
