@@ -5,11 +5,10 @@
 /* The folders of the hosts that are plugged in, each with its last slash; NULL: there is none. */
 static PyObject *folders;
 
-/* The names of the functions seen last, by code object; as remembered lines, an entry keeps its code object. */
+/* The numbers of the functions' names seen last, by code object; as remembered lines, an entry keeps its code object. */
 enum { REMEMBERED = 64 };
 static struct {
 	PyCodeObject *code;
-	PyObject *name;
 	uint32_t number;
 } remembered[REMEMBERED];
 
@@ -47,26 +46,24 @@ PyObject *tm_host_label_slow(uint32_t *number)
 {
 	PyCodeObject *code = folders ? naming_code() : NULL;
 	if (!code) return NULL;
+	PyObject *name = Py_NewRef(code->co_qualname);
 	size_t place = ((uintptr_t)code >> 4) % REMEMBERED;
-	if (remembered[place].code != code) {
-		PyObject *name = Py_NewRef(code->co_qualname);
-		int64_t id = tm_intern(name, "label");
-		if (id < 0) {
-			Py_DECREF(name);
-			Py_DECREF(code);
-			return NULL;
-		}
-		PyCodeObject *code_before = remembered[place].code;
-		PyObject *name_before = remembered[place].name;
-		remembered[place].code = (PyCodeObject *)Py_NewRef(code);
-		remembered[place].name = name;
-		remembered[place].number = (uint32_t)id;
-		Py_XDECREF(code_before); /* last: weak references to a code object have callbacks */
-		Py_XDECREF(name_before);
+	if (remembered[place].code == code) {
+		*number = remembered[place].number;
+		Py_DECREF(code);
+		return name;
 	}
-	*number = remembered[place].number;
-	PyObject *name = Py_NewRef(remembered[place].name);
-	Py_DECREF(code);
+	int64_t id = tm_intern(name, "label");
+	if (id < 0) {
+		Py_DECREF(name);
+		Py_DECREF(code);
+		return NULL;
+	}
+	*number = (uint32_t)id;
+	PyCodeObject *before = remembered[place].code;
+	remembered[place].code = code; /* keeps the reference */
+	remembered[place].number = (uint32_t)id;
+	Py_XDECREF(before); /* last: weak references to a code object have callbacks, which may come here, too */
 	return name;
 }
 

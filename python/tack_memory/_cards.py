@@ -9,7 +9,7 @@ comes from users (labels, file names, names of devices) is escaped.
 
 from __future__ import annotations
 
-from ._sizes import format_bytes
+from ._sizes import format_bytes, format_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def peak_card(peak: MemoryPeak, *more: str) -> str:
         start = peak.start
     except (RuntimeError, AttributeError):
         return card(f'<p class="tm-head">MemoryPeak {text(peak.label or "")} <span class="tm-dim">not entered yet</span></p>')
-    seconds = "so far" if peak.end is None else f"in {peak_seconds(peak)}"
+    seconds = "so far" if peak.end is None else f"in {format_seconds(peak.seconds)}"
     head = f'<p class="tm-head">{text(peak.label or "peak")} <span class="tm-dim">on {text(peak.device)}, {text(seconds)}</span></p>'
     cells = "".join(
         f'<tr><th>{text(name)}</th><td>{text(figure)}</td><td class="tm-name tm-dim">{text(says)}</td></tr>' for name, figure, says in peak_rows(peak)
@@ -262,12 +262,6 @@ def peak_rows(peak: MemoryPeak) -> list[tuple[str, str, str]]:
         if device != peak.device and peak._figures[device]["own"]:
             rows.append((f"peak on {device}", size(nbytes), "another device, on which this block allocated"))
     return rows
-
-
-def peak_seconds(peak: MemoryPeak) -> str:
-    """How long a scope was open, for people."""
-    seconds = peak.seconds
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 ASK_FOR_ORIGINS = 'Which lines hold it: %%memory_peak --origins, or tack_memory.set_origins("line") before'
@@ -323,12 +317,12 @@ def _spills(report: MemoryReport) -> str:
 
 
 def _thrashing(found: Thrashing) -> str:
-    from ._report_text import advice
+    from ._report_text import AGAINST_THRASHING
 
     names = "; ".join(text(short_name(one.label, one.origin)) for one in found.holders[:MOST_HOLDERS])
     return (
         f'<div class="tm-warn">These arrays take turns on the device, up to {found.rounds:,} times; {format_bytes(found.bytes)} moved: {names}. '
-        f"Try {text(advice(found.holders))}.</div>"
+        f"Try {text(AGAINST_THRASHING)}.</div>"
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from html import escape
 from pathlib import Path
+from typing import Any, NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterable, Sequence
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -31,14 +32,34 @@ def page(title: str, body: str, *names: str) -> str:
     )
 
 
+class Cell(NamedTuple):
+    """A cell of a table."""
+
+    sorted_by: Any  # a number, a text, or None
+    html: str
+    share: float | None = None  # of the whole, 0 to 1: drawn as a bar behind it
+    title: str = ""  # a text that is shown when it is pointed at
+
+
+def table(heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell]]) -> str:
+    """One that can be sorted, in a frame that scrolls: a head is its text, and what it says when it is pointed at; the last column is of texts."""
+    texts = [f'<button type="button">{escaped(head)}</button>' for head, _ in heads]
+    says = [f' title="{escaped(text)}"' if text else "" for _, text in heads]
+    classes = [*[""] * (len(heads) - 1), ' class="line"']
+    head = "".join(f'<th scope="col"{kind}{said}>{text}</th>' for kind, said, text in zip(classes, says, texts, strict=True))
+    body = "\n".join("<tr>" + "".join(map(_cell, row, classes)) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table class="tack-lines">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+
+
+def _cell(cell: Cell, kind: str) -> str:
+    share = "" if cell.share is None else f' class="share" style="--share:{100 * cell.share:.1f}%"'
+    title = f' title="{escaped(cell.title)}"' if cell.title else ""
+    return f'<td{kind}{share}{title} data-value="{escaped(json.dumps(cell.sorted_by))}">{cell.html}</td>'
+
+
 def escaped(text: str) -> str:
     """For a place between tags or in quotes. What is no Unicode text (a file's name may be anything) is written with backslashes."""
     return escape(text.encode("utf-8", "backslashreplace").decode("utf-8"), quote=True)
-
-
-def value(of: Any) -> str:
-    """For a cell's data-value: what its column is sorted by."""
-    return escaped(json.dumps(of))
 
 
 def data(of: Any) -> str:

@@ -7,14 +7,13 @@ import time
 from . import _page
 from ._accounting import format_info
 from ._flame import flame_graph
-from ._page import escaped
-from ._report_text import advice, sentence
+from ._page import Cell, escaped, table
+from ._report_text import AGAINST_THRASHING, sentence
 from ._sizes import format_bytes, format_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from ._errors import Holder
     from ._report import MemoryReport
@@ -48,21 +47,12 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def table(heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[tuple[Any, str]]]) -> str:
-    """One that can be sorted. A head is its text and what it says when it is pointed at; a cell what it is sorted by and its HTML; the last column is text."""
-    *numbers, last = [f'<button type="button">{escaped(head)}</button>' for head, _ in heads]
-    says = [f' title="{escaped(text)}"' if text else "" for _, text in heads]
-    head = "".join(f'<th scope="col"{said}>{cell}</th>' for cell, said in zip(numbers, says, strict=False))
-    head += f'<th scope="col" class="line"{says[-1]}>{last}</th>'
-    lines = []
-    for *cells, name in rows:
-        shown = "".join(f'<td data-value="{_page.value(value)}">{html}</td>' for value, html in cells)
-        lines.append(f'<tr>{shown}<td class="line" data-value="{_page.value(name[0])}">{name[1]}</td></tr>')
-    return f'<div class="scroll"><table class="tack-lines">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{chr(10).join(lines)}\n</tbody></table></div>'
+def _bytes(nbytes: int) -> Cell:
+    return Cell(nbytes, format_bytes(nbytes))
 
 
-def _bytes(nbytes: int) -> tuple[int, str]:
-    return nbytes, format_bytes(nbytes)
+def _count(number: int) -> Cell:
+    return Cell(number, f"{number:,}")
 
 
 SPILLS = (
@@ -72,10 +62,7 @@ HOLDERS = (("bytes", "on the device and in host memory"), ("on device", ""), ("s
 
 
 def _holders(holders: Sequence[Holder]) -> str:
-    rows = [
-        (*map(_bytes, (holder.bytes, holder.resident, holder.spilled)), (holder.count, f"{holder.count:,}"), (holder.name, _holder(holder)))
-        for holder in holders
-    ]
+    rows = [(*map(_bytes, (holder.bytes, holder.resident, holder.spilled)), _count(holder.count), Cell(holder.name, _holder(holder))) for holder in holders]
     return table(HOLDERS, rows)
 
 
@@ -88,10 +75,10 @@ def _spills(report: MemoryReport) -> str:
     rows = [
         (
             _bytes(spill.bytes),
-            (spill.times, f"{spill.times:,}"),
-            (spill.out_seconds, format_seconds(spill.out_seconds)),
-            (spill.still_out, f"{spill.still_out:,}"),
-            (spill.name, f"{escaped(spill.name)}<small>{escaped(sentence(spill.why, spill.by_name, spill.by_nbytes))}</small>"),
+            _count(spill.times),
+            Cell(spill.out_seconds, format_seconds(spill.out_seconds)),
+            _count(spill.still_out),
+            Cell(spill.name, f"{escaped(spill.name)}<small>{escaped(sentence(spill.why, spill.by_name, spill.by_nbytes))}</small>"),
         )
         for spill in report.spills
     ]
@@ -103,6 +90,6 @@ def _thrashing(report: MemoryReport) -> str:
     found = report.thrashing
     assert found is not None
     heads = ("moved", "out and back"), ("out", "times"), ("back", "times"), ("these take turns", "")
-    rows = [(_bytes(one.bytes), (one.spills, f"{one.spills:,}"), (one.restores, f"{one.restores:,}"), (one.name, escaped(one.name))) for one in found.holders]
-    said = f"Since {moment(found.since)}, up to {found.rounds:,} times; {format_bytes(found.bytes)} moved. Try {advice(found.holders)}."
+    rows = [(_bytes(one.bytes), _count(one.spills), _count(one.restores), Cell(one.name, escaped(one.name))) for one in found.holders]
+    said = f"Since {moment(found.since)}, up to {found.rounds:,} times; {format_bytes(found.bytes)} moved. Try {AGAINST_THRASHING}."
     return f"<h2>Thrashing</h2><p>{escaped(said)}</p>{table(heads, rows)}"

@@ -68,8 +68,8 @@ class Spill(NamedTuple):
     by_origin: str | None
     """What needed the room: where it was allocated, or launched; None where it was not recorded, or nothing needed it."""
     by_stack: tuple[str, ...] | None
-    by_nbytes: int
-    """What was asked for when the last of these spills made room, in bytes."""
+    by_nbytes: int | None
+    """What was asked for when the last of these spills made room, in bytes; None: nothing of a size."""
     last_seconds: float
     """When the last of them was, in seconds since 1970."""
 
@@ -80,7 +80,7 @@ class Spill(NamedTuple):
         stack, by_stack = (tuple(get(name) or ()) or None for name in ("stack", "by_stack"))
         return cls(
             get("label") or None, get("origin") or None, stack, told["bytes"], told["nbytes"], told["count"], told["restores"], told["out_ns"] / 1e9,
-            told["still_out"], told["cause"], get("by_label") or None, get("by_origin") or None, by_stack, get("by_nbytes") or 0, told["last_ns"] / 1e9,
+            told["still_out"], told["cause"], get("by_label") or None, get("by_origin") or None, by_stack, get("by_nbytes"), told["last_ns"] / 1e9,
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,11 +9,14 @@ from ._sizes import format_bytes, format_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from ._errors import Holder
     from ._report import MemoryReport
+
+AGAINST_THRASHING = "a larger budget (set_memory_budget), smaller pieces at a time, or to finish with one array before the next is used"
+"""What helps, after "try"."""
 
 FEW = 10
 """Rows of the parts that come after the holders: the rest is added up in a line. JSON, pages and files have all of it."""
@@ -76,9 +79,9 @@ def spills(report: MemoryReport) -> list[str]:
     return lines + more(report.spills[FEW:], "rows")
 
 
-def sentence(why: str, by: str, nbytes: int) -> str:
+def sentence(why: str, by: str, nbytes: int | None) -> str:
     """ "to stay within the budget, for 24 MiB of mesh (a.py:7)"."""
-    needed = f", for {format_bytes(nbytes)}" if nbytes else ""
+    needed = "" if nbytes is None else f", for {format_bytes(nbytes)}"
     return why + needed + (f" of {by}" if by and needed else f", at {by}" if by else "")
 
 
@@ -89,9 +92,4 @@ def thrashing(report: MemoryReport) -> list[str]:
         return []
     lines = ["", f"thrashing since {clock(found.since)}: these take turns, up to {found.rounds:,} times; {format_bytes(found.bytes)} moved"]
     lines += [f"{format_bytes(one.bytes):>10} {one.spills:>7,} out {one.restores:>5,} back  {one.name}" for one in found.holders[:FEW]]
-    return [*lines, *more(found.holders[FEW:], "holders"), f"  try: {advice(found.holders)}"]
-
-
-def advice(holders: Iterable[Any]) -> str:
-    """What helps against thrashing."""
-    return "a larger budget (set_memory_budget), smaller pieces at a time, or to finish with one array before the next is used"
+    return [*lines, *more(found.holders[FEW:], "holders"), f"  try: {AGAINST_THRASHING}"]

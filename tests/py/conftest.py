@@ -13,6 +13,10 @@ import sys
 # A run that a shell started in the background ignores Ctrl-C, and so would every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# These change how pytest, argparse and rich print, and tests read what they print.
+for setting in ("CI", "BUILD_NUMBER", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "PYTHON_COLORS"):
+    os.environ.pop(setting, None)
+
 SIM = "256 MiB,64 MiB"
 
 if "tack_memory" not in sys.modules:
@@ -91,6 +95,22 @@ def books_are_exact_and_nothing_leaks(request: pytest.FixtureRequest) -> Iterato
         assert info.reserved == 0, f"{device}: {info.reserved} bytes are still reserved"
         assert info.pending_free == 0, f"{device}: {info.pending_free} dropped bytes did not come back"
         assert info.budget is None, f"{device}: the test left a budget"
+
+
+@pytest.fixture
+def lines() -> Iterator[None]:
+    """The line of each allocation is recorded."""
+    before = tack_memory.set_origins("line")
+    yield
+    tack_memory.set_origins(before)
+
+
+@pytest.fixture
+def stacks() -> Iterator[None]:
+    """The stack of each allocation is recorded."""
+    before = tack_memory.set_origins("stack")
+    yield
+    tack_memory.set_origins(before)
 
 
 @pytest.fixture(params=[*SIMULATED, *(pytest.param(name, marks=pytest.mark.gpu) for name in REAL)])

@@ -7,7 +7,6 @@ import inspect
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,12 +15,7 @@ from support import KIB, MIB, run_python
 import tack_memory
 from tack_memory import Holder, MemoryPeak, memory_peak, set_origins
 
-
-@pytest.fixture(autouse=True)
-def origins() -> Iterator[None]:
-    before = set_origins("line")
-    yield
-    set_origins(before)  # type: ignore[arg-type]
+pytestmark = pytest.mark.usefixtures("lines")
 
 
 def here(above: int = 0) -> str:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,11 +22,7 @@ from tack_memory._native import PACKAGE_FOLDER, _fast
 HERE = __file__
 
 
-@pytest.fixture(autouse=True)
-def stacks() -> Iterator[None]:
-    before = set_origins("stack")
-    yield
-    set_origins(before)  # type: ignore[arg-type]
+pytestmark = pytest.mark.usefixtures("stacks")
 
 
 def told(device: str) -> list[dict[str, Any]]:

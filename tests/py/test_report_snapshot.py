@@ -21,13 +21,6 @@ from tack_memory._report_parts import Spill
 HERE = Path(__file__).name
 
 
-@pytest.fixture
-def stacks() -> Iterator[None]:
-    before = tack_memory.set_origins("stack")
-    yield
-    tack_memory.set_origins(before)
-
-
 def take_turns(device: str) -> list[Buffer]:
     """Three arrays, of which two fit, round and round."""
     arrays = [allocate(MIB, device, label=f"array {number}") for number in range(3)]

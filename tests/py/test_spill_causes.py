@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,11 +23,7 @@ from tack_memory._native import _fast
 HERE = __file__
 
 
-@pytest.fixture(autouse=True)
-def lines() -> Iterator[None]:
-    before = set_origins("line")
-    yield
-    set_origins(before)  # type: ignore[arg-type]
+pytestmark = pytest.mark.usefixtures("lines")
 
 
 def report(device: str) -> dict[str, Any]:

@@ -360,8 +360,8 @@ def still_open() -> dict[str, int]:
 def instances_of(classes: tuple[type, ...], /) -> list[Any]:
     """The living objects of these classes and of classes below them, but for those that gc.freeze() has hidden."""
 
-def set_origins(mode: Literal["off", "line", "stack"], /) -> str: ...
-def need_origins(mode: Literal["off", "line", "stack"], /) -> str:
+def set_origins(mode: Literal["off", "line", "stack"], /) -> Literal["off", "line", "stack"]: ...
+def need_origins(mode: Literal["off", "line", "stack"], /) -> Literal["off", "line", "stack"]:
     """set_origins, unless more than this is recorded already ("stack" is more than "line"). Returns the mode before."""
 
 def set_host_folders(folders: tuple[str, ...], /) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .._cards import ASK_FOR_ORIGINS, MOST_HOLDERS, peak_rows, peak_seconds, short_name
-from .._sizes import format_bytes
+from .._cards import ASK_FOR_ORIGINS, MOST_HOLDERS, peak_rows, short_name
+from .._sizes import format_bytes, format_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Shown:
 
 def peak_text(peak: MemoryPeak) -> str:
     """The figures of a closed scope, a line each, and the largest holders at its peak where these are known."""
-    lines = [f"{peak.label or 'peak'} on {peak.device}, in {peak_seconds(peak)}"]
+    lines = [f"{peak.label or 'peak'} on {peak.device}, in {format_seconds(peak.seconds)}"]
     rows = peak_rows(peak)
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines += [f"  {name:<{widths[0]}}  {figure:>{widths[1]}}  {says}" for name, figure, says in rows]

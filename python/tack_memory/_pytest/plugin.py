@@ -19,7 +19,7 @@ from .measure import DeviceMemory, Measurement
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from typing import Any
+    from typing import Any, Literal
 
     from .asked import Asked
 
@@ -51,7 +51,7 @@ class Measuring:
         self.comparison: baseline.Comparison | None = None  # with the baseline, when all is over
         self.written = False  # the baseline's file was
         self.unwritten: list[str] = []  # why files could not be written
-        self.origins = _fast.need_origins("line")
+        self.origins: Literal["off", "line", "stack"] = _fast.need_origins("line")
 
     # ---- what is there
 
@@ -245,7 +245,7 @@ class Measuring:
             terminalreporter.write_line(f"{self.silent} of the workers ended without telling which tests are gone")
 
     def pytest_unconfigure(self) -> None:
-        tack_memory.set_origins(self.origins)  # type: ignore[arg-type]  # what it returned
+        tack_memory.set_origins(self.origins)
 
 
 def is_there(device: str) -> bool:

@@ -117,7 +117,7 @@ def test_the_name_of_a_file_never_makes_an_allocation_fail(file: str, origin: st
     try:
         exec(compile(f"import tack_memory\nbuffer = tack_memory.allocate(5, {any_device!r})", file, "exec"), names)
     finally:
-        tm.set_origins(before)  # type: ignore[arg-type]
+        tm.set_origins(before)
     assert names["buffer"].origin == origin[:-1] + "2"
     assert any(holder.origin == origin[:-1] + "2" for holder in tm.memory_report(any_device).holders)
 

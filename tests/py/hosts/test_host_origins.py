@@ -12,13 +12,6 @@ import tack_memory
 from tack_memory._native import _fast
 
 
-@pytest.fixture
-def lines() -> None:
-    before = tack_memory.set_origins("line")
-    yield
-    tack_memory.set_origins(before)
-
-
 def test_an_array_comes_from_the_line_that_asked_the_host(host: ModuleType, lines: None) -> None:
     a = host.empty(1000)
     line = sys._getframe().f_lineno - 1

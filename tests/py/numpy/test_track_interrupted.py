@@ -57,10 +57,10 @@ NOTHING = {"tracks": 0, "skipped": 0, "origins": 0}
 def nothing_is_on() -> Iterator[None]:
     assert what_is_on() == NOTHING
     origins = tack_memory.set_origins("off")
-    tack_memory.set_origins(origins)  # type: ignore[arg-type]
+    tack_memory.set_origins(origins)
     yield
     let_go_of_locks()
-    assert tack_memory.set_origins(origins) == origins  # type: ignore[arg-type]
+    assert tack_memory.set_origins(origins) == origins
 
 
 def let_go_of_locks() -> None:
