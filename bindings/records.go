@@ -120,6 +120,7 @@ type deviceInfo struct {
 	RestoreCount    int64 `json:"restore_count"`
 	SpilledBytes    int64 `json:"spilled_bytes"`
 	RestoredBytes   int64 `json:"restored_bytes"`
+	ReceivedBytes   int64 `json:"received_bytes"`
 	Live            int64 `json:"live"` // buffers
 	DriverPending   int64 `json:"driver_pending"`
 	Unfreed         int64 `json:"unfreed"` // the driver failed to free them; the log has said why
@@ -134,7 +135,7 @@ func infoOf(i gomem.Info) deviceInfo {
 	return deviceInfo{
 		InUse: i.InUse, Peak: i.Peak, Spilled: i.Spilled, Reserved: i.Reserved, PendingFree: i.PendingFree, Budget: i.Budget, Strict: i.Strict != 0,
 		OverBudgetCount: i.OverBudgetCount, SpillCount: i.SpillCount, RestoreCount: i.RestoreCount, SpilledBytes: i.SpilledBytes,
-		RestoredBytes: i.RestoredBytes, Live: i.Live, DriverPending: i.DriverPending, Unfreed: i.Unfreed, DeviceFree: i.Driver.Free, DeviceTotal: i.Driver.Total,
+		RestoredBytes: i.RestoredBytes, ReceivedBytes: i.ReceivedBytes, Live: i.Live, DriverPending: i.DriverPending, Unfreed: i.Unfreed, DeviceFree: i.Driver.Free, DeviceTotal: i.Driver.Total,
 		Cached: i.Driver.Cached, DriverAllocated: i.Driver.Allocated, LargestFree: i.Driver.LargestFree,
 	}
 }

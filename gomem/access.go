@@ -11,7 +11,7 @@ import (
 // CopyToHost copies nbytes from offset of the buffer to host memory (not of Go's heap). At return the bytes are there. Errors: *RangeError,
 // ErrFreed, ErrCancelled, *LostError, and the driver's.
 func (d *Device) CopyToHost(index uint32, offset uint64, host unsafe.Pointer, nbytes uint64, w Wait) error {
-	return d.access(index, offset, nbytes, w,
+	return d.access(index, offset, nbytes, w, false,
 		func(address uint64) error { return d.copyOut(host, address, nbytes, w) },
 		func(copied unsafe.Pointer) error { return copyMemoryUntil(host, copied, nbytes, w.Cancel) })
 }
@@ -19,20 +19,20 @@ func (d *Device) CopyToHost(index uint32, offset uint64, host unsafe.Pointer, nb
 // CopyFromHost copies nbytes of host memory (not of Go's heap) to offset of the buffer. At return the host memory is no longer needed. A
 // cancelled copy has written a part.
 func (d *Device) CopyFromHost(index uint32, offset uint64, host unsafe.Pointer, nbytes uint64, w Wait) error {
-	return d.access(index, offset, nbytes, w,
+	return d.access(index, offset, nbytes, w, true,
 		func(address uint64) error { return d.copyIn(address, host, nbytes, w) },
 		func(copied unsafe.Pointer) error { return copyMemoryUntil(copied, host, nbytes, w.Cancel) })
 }
 
 // Fill repeats pattern (1 to 16 bytes) over nbytes from offset of the buffer. A cancelled fill has written a part.
 func (d *Device) Fill(index uint32, offset uint64, pattern []byte, nbytes uint64, w Wait) error {
-	return d.access(index, offset, nbytes, w,
+	return d.access(index, offset, nbytes, w, true,
 		func(address uint64) error { return d.fillDevice(address, pattern, nbytes, w) },
 		func(copied unsafe.Pointer) error { return fillMemoryUntil(copied, pattern, nbytes, w.Cancel) })
 }
 
-// access runs one of two functions on the buffer's true copy, which stays where it is meanwhile.
-func (d *Device) access(index uint32, offset, nbytes uint64, w Wait, onDevice func(address uint64) error, onHost func(unsafe.Pointer) error) (err error) {
+// access runs one of two functions on the buffer's true copy, which stays where it is meanwhile. writes: they change it.
+func (d *Device) access(index uint32, offset, nbytes uint64, w Wait, writes bool, onDevice func(address uint64) error, onHost func(unsafe.Pointer) error) (err error) {
 	defer d.guard(&err)
 	if err := d.refusal(); err != nil {
 		return err
@@ -62,7 +62,12 @@ func (d *Device) access(index uint32, offset, nbytes uint64, w Wait, onDevice fu
 	case dropped || state == Free:
 		err = ErrFreed
 	case state == Spilled:
-		err = onHost(unsafe.Add(d.registry.cold(index).host.Pointer(), offset))
+		if writes {
+			err = d.ownHostLocked(r, w)
+		}
+		if err == nil {
+			err = onHost(unsafe.Add(d.registry.cold(index).host.Pointer(), offset))
+		}
 	case d.lost.Load() != nil:
 		err = d.lost.Load()
 	default: // resident, or marked for a waiting launch: under the moving lock it stays
@@ -101,8 +106,11 @@ func (d *Device) Copy(destination uint32, destinationOffset uint64, source uint3
 		if to.is(Spilled) && from.is(Spilled) {
 			d.use(to)
 			d.use(from)
-			err := copyMemoryUntil(unsafe.Add(d.registry.cold(destination).host.Pointer(), destinationOffset),
-				unsafe.Add(d.registry.cold(source).host.Pointer(), sourceOffset), nbytes, w.Cancel)
+			err := d.ownHostLocked(to, w)
+			if err == nil {
+				err = copyMemoryUntil(unsafe.Add(d.registry.cold(destination).host.Pointer(), destinationOffset),
+					unsafe.Add(d.registry.cold(source).host.Pointer(), sourceOffset), nbytes, w.Cancel)
+			}
 			d.unlockMoving()
 			return err
 		}

@@ -97,6 +97,20 @@ func (b *Books) bornLocked(n int64) (sequence uint64) {
 	return b.Sequence
 }
 
+// receivedLocked is bornLocked for a buffer that begins in host memory: InUse is as it was, and so are the peaks; the footprint rises.
+func (b *Books) receivedLocked(n int64) (sequence uint64) {
+	b.Sequence++
+	b.AllocateCount++
+	b.Spilled += n
+	b.ReceivedBytes += n
+	for s := (*Scope)(b.Scopes); s != nil; s = (*Scope)(s.Next) {
+		s.OwnNow += n
+		s.Own = max(s.Own, s.OwnNow)
+		s.Footprint = max(s.Footprint, b.InUse+b.Spilled)
+	}
+	return b.Sequence
+}
+
 // goneLocked takes a buffer that was let go out of the scopes that it is an own buffer of.
 func (b *Books) goneLocked(n int64, sequence uint64) {
 	b.FreeCount++
@@ -112,7 +126,7 @@ func (b *Books) copyLocked() Books {
 	return Books{
 		Device: b.Device, Strict: b.Strict, InUse: b.InUse, Peak: b.Peak, Spilled: b.Spilled, Reserved: b.Reserved, PendingFree: b.PendingFree, Budget: b.Budget,
 		OverBudgetCount: b.OverBudgetCount, SpillCount: b.SpillCount, RestoreCount: b.RestoreCount, SpilledBytes: b.SpilledBytes,
-		RestoredBytes: b.RestoredBytes, FreedSpilled: b.FreedSpilled, AllocateCount: b.AllocateCount, FreeCount: b.FreeCount, Sequence: b.Sequence,
+		RestoredBytes: b.RestoredBytes, ReceivedBytes: b.ReceivedBytes, FreedSpilled: b.FreedSpilled, AllocateCount: b.AllocateCount, FreeCount: b.FreeCount, Sequence: b.Sequence,
 	}
 }
 

@@ -79,14 +79,15 @@ func (d *Device) checkLocked() error {
 	if n := b.AllocateCount - b.FreeCount; n != live {
 		wrong("%d buffers made and not freed, %d are there", n, live)
 	}
-	if left := b.SpilledBytes - b.RestoredBytes - b.FreedSpilled; left != b.Spilled {
-		wrong("spilled out %d - restored %d - freed while spilled %d = %d, but spilled is %d", b.SpilledBytes, b.RestoredBytes, b.FreedSpilled, left, b.Spilled)
+	if left := b.SpilledBytes + b.ReceivedBytes - b.RestoredBytes - b.FreedSpilled; left != b.Spilled {
+		wrong("spilled out %d + received %d - restored %d - freed while spilled %d = %d, but spilled is %d", b.SpilledBytes, b.ReceivedBytes, b.RestoredBytes,
+			b.FreedSpilled, left, b.Spilled)
 	}
 	if b.InUse > b.Peak {
 		wrong("in_use %d is above the peak %d", b.InUse, b.Peak)
 	}
 	for name, value := range map[string]int64{"in_use": b.InUse, "spilled": b.Spilled, "reserved": b.Reserved, "pending_free": b.PendingFree,
-		"spilled_bytes": b.SpilledBytes, "restored_bytes": b.RestoredBytes} {
+		"spilled_bytes": b.SpilledBytes, "restored_bytes": b.RestoredBytes, "received_bytes": b.ReceivedBytes} {
 		if value < 0 {
 			wrong("%s is negative: %d", name, value)
 		}

@@ -13,9 +13,10 @@ const (
 	EventRestore                       // a buffer came back to the device
 	EventBudget                        // the budget was changed; Bytes is 0
 	EventAdopt                         // memory that a host allocated became ours
+	EventReceive                       // a buffer was made that begins in host memory
 )
 
-var eventNames = [...]string{"none", "allocate", "free", "spill", "restore", "budget", "adopt"}
+var eventNames = [...]string{"none", "allocate", "free", "spill", "restore", "budget", "adopt", "receive"}
 
 func (k EventKind) String() string {
 	if int(k) >= len(eventNames) {

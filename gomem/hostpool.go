@@ -10,10 +10,10 @@ import (
 	"unsafe"
 )
 
-// HostBlock is host memory for one copy.
+// HostBlock is host memory for one copy: the pool's own, or lent (lent.go).
 type HostBlock struct {
-	Address uintptr // 16-byte aligned; never 0
-	Bytes   uint64  // capacity: at least what was asked, at most a quarter more (and at least 64)
+	Address uintptr // never 0; 16-byte aligned where it is the pool's own
+	Bytes   uint64  // capacity: at least what was asked, at most a quarter more (and at least 64). Of what is lent: its size, and lentBit
 }
 
 // Pointer is the block's address as a pointer. (The block keeps it as a number, so that tables of blocks hold nothing that the collector
@@ -52,6 +52,8 @@ func (e *HostMemoryError) Unwrap() error { return e.Cause }
 type HostPool struct {
 	available func() (bytes int64, known bool) // what the system has left; constant
 	now       func() time.Time                 // constant
+
+	lent lentBlocks // lent.go
 
 	mu     sync.Mutex // rank: rankPool; guards all below. Released by defers only: a panic on one device must not stop the others (broken.go)
 	used   int64      // bytes of the blocks handed out
@@ -271,9 +273,13 @@ func (p *HostPool) takeWarmLocked(size uint64) *idleUnit {
 	return best
 }
 
-// Put takes a block back that Get returned. Nobody may touch it afterwards.
+// Put takes a block back that Get or Lend returned. Nobody may touch it afterwards.
 func (p *HostPool) Put(b HostBlock) {
 	if b.Address == 0 {
+		return
+	}
+	if b.isLent() {
+		p.lent.giveBack(b)
 		return
 	}
 	block := b.Pointer()
@@ -321,11 +327,12 @@ func (p *HostPool) Trim() (released uint64) {
 	return uint64(p.shrinkLocked(0))
 }
 
-// Bytes returns what copies take now and what is kept idle.
+// Bytes returns what copies take now, what is lent included, and what is kept idle.
 func (p *HostPool) Bytes() (used, pooled int64) {
+	lent := p.lent.bytes.Load()
 	p.lock()
 	defer p.unlock()
-	return p.used, p.pooled
+	return p.used + lent, p.pooled
 }
 
 // SetLimit bounds the pool to this many bytes. -1 is the default rule: 80 % of what the host, and the control group that the process is in, would have

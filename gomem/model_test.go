@@ -62,7 +62,7 @@ var modelKinds = []struct {
 }{
 	{"allocate", 16}, {"drop", 8}, {"free", 4}, {"launch", 16}, {"read", 10}, {"write", 10}, {"fill", 6}, {"copy", 6}, {"pointer", 5},
 	{"hold", 4}, {"export", 3}, {"release", 8}, {"spill", 4}, {"restore", 3}, {"spillall", 1}, {"restoreall", 1},
-	{"budget", 2}, {"resetpeak", 1}, {"open", 3}, {"close", 3}, {"reserve", 2}, {"adopt", 3}, {"disown", 2}, {"makeroom", 1}, {"trim", 1}, {"find", 3},
+	{"budget", 2}, {"resetpeak", 1}, {"open", 3}, {"close", 3}, {"reserve", 2}, {"adopt", 3}, {"disown", 2}, {"receive", 3}, {"makeroom", 1}, {"trim", 1}, {"find", 3},
 	{"cancelled", 2}, {"label", 1}, {"report", 1}, {"fault", 4},
 }
 

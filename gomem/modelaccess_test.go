@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/tack-memory/tack-memory/gomem"
@@ -134,11 +135,20 @@ func (w *modelWorker) copy(to *modelBuffer, offset uint64, from *modelBuffer, ra
 		if from != to {
 			need += int64(len(from.data))
 		}
+		var memory *gomem.MemoryError
+		if errors.As(err, &memory) && memory.Reason == gomem.ReasonHost && w.isSpilled(to) && w.isSpilled(from) {
+			need = 0 // it needed no room on the device: what was lent had to become memory of its own before it was written to
+		}
 		return w.refused(err, need, to, from)
 	}
 	w.used[to], w.used[from] = nbytes > 0, nbytes > 0
 	copy(to.data[offset:offset+nbytes], from.data[fromOffset:fromOffset+nbytes])
 	return nil
+}
+
+func (w *modelWorker) isSpilled(b *modelBuffer) bool {
+	state, _ := gomem.StateOf(atomic.LoadUint32(&w.device.Record(b.index).Word))
+	return state == gomem.Spilled
 }
 
 func (w *modelWorker) hold(op modelOp) error {

@@ -1,9 +1,11 @@
 package gomem_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/tack-memory/tack-memory/gomem"
 )
@@ -36,6 +38,35 @@ func (w *modelWorker) allocate(op modelOp, wait gomem.Wait) error {
 		return w.read(b, 0, n, gomem.Wait{})
 	}
 	return w.write(b, 0, n, byte(op.C), gomem.Wait{})
+}
+
+// receive makes a buffer of contents in memory that is lent. Nobody writes to it, and once it is given back nobody looks at it.
+func (w *modelWorker) receive(op modelOp) error {
+	n := modelSize(op.A)
+	if n == 0 {
+		return nil
+	}
+	b := &modelBuffer{data: contents(n, op.B)}
+	frame := bytes.Clone(b.data)
+	was := bytes.Clone(b.data)
+	giveBack := func() {
+		if !bytes.Equal(frame, was) {
+			panic("somebody wrote to memory that was lent")
+		}
+		for i := range frame {
+			frame[i] ^= 0xa5
+		}
+	}
+	index, err := w.device.Receive(unsafe.Pointer(&frame[0]), n, giveBack, gomem.AllocateOptions{Origin: gomem.Intern(fmt.Sprint("line ", op.B%7))})
+	if err != nil {
+		return w.refused(err, int64(n))
+	}
+	b.index = index
+	w.born(b)
+	if w.single && !w.isSpilled(b) {
+		return fmt.Errorf("buffer %d was received, and is not in host memory", index)
+	}
+	return nil
 }
 
 // born adds a buffer to the model.

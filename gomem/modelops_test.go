@@ -62,6 +62,11 @@ func (w *modelWorker) perform(op modelOp) error {
 			return w.adopt(op)
 		}
 		return nil
+	case "receive":
+		if len(w.buffers) < most {
+			return w.receive(op)
+		}
+		return nil
 	case "disown":
 		return w.disown(op.A)
 	case "makeroom":

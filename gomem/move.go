@@ -203,6 +203,7 @@ func (d *Device) markLocked(nbytes uint64, room *room) {
 // spilled as before and its host copy is whole.
 func (d *Device) restoreLocked(r *Record, w Wait) error {
 	began, start := time.Now(), d.spills.clock()
+	d.beginTripLocked(r) // what was received was never spilled
 	w = w.brings(d.registry.cold(r.Index), int64(r.Size))
 	if err := d.reserveRoomLocked(int64(r.Size), w); err != nil { // model: restore.room
 		return err
@@ -292,7 +293,7 @@ func (d *Device) commitRestoreLocked(r *Record, c *cold, began time.Time, start 
 		return false
 	}
 	b.RestoreCount++
-	t := d.registry.tripOf(r) // it was spilled
+	t := d.registry.tripOf(r)
 	d.cameBackLocked(t, true)
 	t.broughtBack(start, d.spills.clock())
 	d.noteVictimLocked(r, c)

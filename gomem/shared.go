@@ -72,7 +72,8 @@ type Books struct {
 	RestoreCount    int64
 	SpilledBytes    int64 // total ever spilled
 	RestoredBytes   int64 // total ever restored
-	FreedSpilled    int64 // total dropped or freed while spilled: SpilledBytes - RestoredBytes - FreedSpilled == Spilled
+	ReceivedBytes   int64 // total of buffers that began in host memory (Receive)
+	FreedSpilled    int64 // total dropped or freed while spilled: SpilledBytes + ReceivedBytes - RestoredBytes - FreedSpilled == Spilled
 	AllocateCount   int64 // buffers ever made
 	FreeCount       int64 // buffers ever dropped or freed
 

@@ -9,11 +9,11 @@ import (
 // Free, by retireLocked; all other changes need Dropped to be clear, so a dropped buffer stays as it is until it is drained.
 var legal = [...][]State{
 	Free:      {Building},
-	Building:  {Resident, Free},    // built, or its driver call failed
-	Resident:  {Spilling},          // chosen as a victim
-	Spilling:  {Spilled, Resident}, // host copy complete, or put back (held, failed, no longer wanted)
-	Spilled:   {Restoring},         // a device use wants it
-	Restoring: {Resident, Spilled}, // device copy complete, or failed
+	Building:  {Resident, Spilled, Free}, // built, or begun in host memory (Receive), or its driver call failed
+	Resident:  {Spilling},                // chosen as a victim
+	Spilling:  {Spilled, Resident},       // host copy complete, or put back (held, failed, no longer wanted)
+	Spilled:   {Restoring},               // a device use wants it
+	Restoring: {Resident, Spilled},       // device copy complete, or failed
 }
 
 var stateNames = [...]string{"free", "building", "resident", "spilling", "spilled", "restoring"}

@@ -126,6 +126,8 @@ func (d *Device) tellLocked(kind EventKind, r *Record, c *cold, state State, cau
 		if kind == EventAdopt {
 			e.Reason = toldAdopt
 		}
+	case EventReceive:
+		e.Kind, e.New, e.NewSize = toldNew, host, n
 	case EventFree:
 		e.Kind, e.Old, e.OldSize = toldFree, device, n
 		if state == Spilled || state == Restoring {
@@ -139,6 +141,17 @@ func (d *Device) tellLocked(kind EventKind, r *Record, c *cold, state State, cau
 		return
 	}
 	e.Requested = e.NewSize
+	ring.push(&e, uint32(cause>>causeThreadBits))
+}
+
+// tellMovedLocked tells that a host copy lies elsewhere now. The books' lock is held.
+func (d *Device) tellMovedLocked(r *Record, c *cold, from, to HostBlock, cause Cause) {
+	ring := listener.Load()
+	if ring == nil || atomic.LoadUint32(&ring.Active)&(1<<toldDomain) == 0 {
+		return
+	}
+	e := Told{Length: uint32(unsafe.Sizeof(Told{})), Kind: toldRenew, Reason: toldSpill, Domain: toldDomain, Device: int16(r.Device), Site: OriginLine(c.origin),
+		Thread: uint32(cause & causeThread), Old: uint64(from.Address), New: uint64(to.Address), OldSize: r.Size, NewSize: r.Size, Requested: r.Size}
 	ring.push(&e, uint32(cause>>causeThreadBits))
 }
 

@@ -309,6 +309,22 @@ static PyObject *export(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
 	return tm_export_new(self, reason);
 }
 
+/* How it travels and is copied is Python's: _travel.py. */
+static PyObject *call_travel(const char *function, PyObject *self, PyObject *argument)
+{
+	PyObject *travel = PyImport_ImportModule("tack_memory._travel");
+	if (!travel) return NULL;
+	PyObject *name = PyUnicode_FromString(function);
+	PyObject *made = name ? PyObject_CallMethodObjArgs(travel, name, self, argument, NULL) : NULL;
+	Py_XDECREF(name);
+	Py_DECREF(travel);
+	return made;
+}
+
+static PyObject *reduce_ex(PyObject *self, PyObject *protocol) { return call_travel("reduce", self, protocol); }
+
+static PyObject *copy(PyObject *self, PyObject *unused) { return call_travel("copy", self, NULL); }
+
 PyMethodDef tm_access_methods[] = {
 	{"copy_from_host", TM_KEYWORDS(copy_from_host), TM_DOC_COPY_FROM_HOST},
 	{"copy_to_host", TM_KEYWORDS(copy_to_host), TM_DOC_COPY_TO_HOST},
@@ -319,5 +335,8 @@ PyMethodDef tm_access_methods[] = {
 	{"view", TM_KEYWORDS(view), TM_DOC_VIEW},
 	{"hold", TM_KEYWORDS(hold), TM_DOC_HOLD},
 	{"export", TM_KEYWORDS(export), TM_DOC_EXPORT},
+	{"__reduce_ex__", reduce_ex, METH_O, "__reduce_ex__($self, protocol, /)\n--\n\nOne private copy of the contents, for pickle."},
+	{"__copy__", copy, METH_NOARGS, "__copy__($self, /)\n--\n\nA buffer of its own, with the same contents."},
+	{"__deepcopy__", copy, METH_O, "__deepcopy__($self, memo, /)\n--\n\nA buffer of its own, with the same contents."},
 	{NULL},
 };

@@ -116,6 +116,7 @@ static void buffer_dealloc(PyObject *self)
 			/* With the GIL: it counts and puts the buffer on a list, and waits for nothing (drain.go). A destructor that gave the GIL away would let other code
 			 * run where nobody expects it, and could cost a switch interval (5 ms) where another thread computes. */
 			tmLetGo(buffer->device, buffer->index, tm_cause());
+			if (TM_UNLIKELY(buffer->lent)) tm_frame_dropped(buffer->device);
 		}
 	}
 	Py_XDECREF(buffer->pointer);

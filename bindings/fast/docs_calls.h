@@ -57,6 +57,35 @@
 	TM_DOC_FORKED_NOTES \
 	"May be called from any thread. The GIL is released while memory moves; Ctrl-C ends the wait."
 
+#define TM_DOC_RECEIVE \
+	"receive(data, device=None, *, label=None)\n" \
+	"--\n" \
+	"\n" \
+	"A buffer with these contents, which begins in host memory and comes to the device when the device first uses it.\n" \
+	"\n" \
+	"Nothing is copied: `data` is the buffer's host copy, and is kept until then. It must not change. What the host writes to the buffer\n" \
+	"meanwhile goes into a copy of its own. Where device memory is host memory (the CPU), the contents are copied at once.\n" \
+	"\n" \
+	"Parameters\n" \
+	"----------\n" \
+	"data : bytes-like\n" \
+	"    Contiguous. May be read-only.\n" \
+	"device : device, optional\n" \
+	"    Which device; by default the current one.\n" \
+	"label : str, optional\n" \
+	"    What reports and errors call it; by default that of the surrounding `label` block.\n" \
+	"\n" \
+	"Returns\n" \
+	"-------\n" \
+	"Buffer\n" \
+	"\n" \
+	"Raises\n" \
+	"------\n" \
+	"DeviceMemoryError\n" \
+	"    It is larger than the device.\n" \
+	TM_DOC_FORKED_NOTES \
+	"May be called from any thread."
+
 #define TM_DOC_LAUNCH \
 	"launch(*buffers, stream=None)\n" \
 	"--\n" \
@@ -273,8 +302,8 @@
 	"    Bytes that were dropped and are not back at the driver yet.\n" \
 	"over_budget, over_budget_count : int\n" \
 	"    Bytes above the budget now, and how many times `in_use` rose above it.\n" \
-	"spill_count, restore_count, spilled_bytes, restored_bytes : int\n" \
-	"    Totals of the process.\n" \
+	"spill_count, restore_count, spilled_bytes, restored_bytes, received_bytes : int\n" \
+	"    Totals of the process. Received: by unpickling buffers, which then begin in host memory.\n" \
 	"host_bytes : int or None\n" \
 	"    Host memory that spilled contents and their pool take, of all devices.\n" \
 	"driver_allocated : int or None\n" \

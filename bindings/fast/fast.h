@@ -15,6 +15,8 @@ void tm_raise_forked(void);
 enum tm_op {
 	TM_OP_OPEN,           /* memory = kind (text, length nbytes), offset = ordinal -> device, record = books, name, token = stream */
 	TM_OP_ALLOCATE,       /* nbytes, flags, reason, label, origin -> index, record, address */
+	TM_OP_RECEIVE,        /* memory = nbytes of contents, token = the tm_frame that they are in, label, origin -> index, record, token = 0: Go has it */
+	TM_OP_DRAIN,          /* */
 	TM_OP_DROP,           /* index */
 	TM_OP_FREE,           /* index */
 	TM_OP_MAKE_RESIDENT,  /* index -> address */
@@ -126,7 +128,7 @@ typedef struct tm_call {
 /* The figures of memory_info: the books as one moment, and what the driver and the pool of host memory say. -1: unknown. */
 typedef struct tm_info {
 	int64_t in_use, peak, spilled, reserved, pending_free, budget;
-	int64_t over_budget_count, spill_count, restore_count, spilled_bytes, restored_bytes;
+	int64_t over_budget_count, spill_count, restore_count, spilled_bytes, restored_bytes, received_bytes;
 	int64_t strict;
 	int64_t device_free, device_total, cached, driver_allocated;
 	int64_t host_bytes;
@@ -141,6 +143,8 @@ typedef struct tm_peak {
 /* A call that runs on a goroutine while the thread that asked waits in slices (task.c). */
 typedef struct tm_task tm_task;
 void tm_task_finish(tm_task *task);
+/* Gives a frame (frame.c) back, from any thread, without the GIL. */
+void tm_frame_give_back(uint64_t frame);
 extern int tm_ended; /* Python has ended: nothing calls a driver any more (ending.go) */
 
 #endif

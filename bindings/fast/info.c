@@ -26,6 +26,7 @@ static PyStructSequence_Field fields[] = {
 	{"restore_count", "Restores so far."},
 	{"spilled_bytes", "Bytes spilled so far."},
 	{"restored_bytes", "Bytes restored so far."},
+	{"received_bytes", "Bytes of buffers so far that came from other processes, and began in host memory."},
 	{"host_bytes", "Bytes of host memory that spilled contents and their pool take, of all devices."},
 	{"driver_allocated", "Metal's currentAllocatedSize; None elsewhere."},
 	{NULL, NULL},
@@ -58,6 +59,7 @@ static PyObject *make_info(int device, const tm_info *now)
 		PyLong_FromLongLong(now->restore_count),
 		PyLong_FromLongLong(now->spilled_bytes),
 		PyLong_FromLongLong(now->restored_bytes),
+		PyLong_FromLongLong(now->received_bytes),
 		known(now->host_bytes),
 		known(now->driver_allocated),
 	};
@@ -78,7 +80,7 @@ static void info_of_books(tm_books *books, tm_info *now)
 	*now = (tm_info){.in_use = books->in_use, .peak = books->peak, .spilled = books->spilled, .reserved = books->reserved,
 		.pending_free = books->pending_free, .budget = books->budget, .over_budget_count = books->over_budget_count,
 		.spill_count = books->spill_count, .restore_count = books->restore_count, .spilled_bytes = books->spilled_bytes,
-		.restored_bytes = books->restored_bytes, .strict = books->strict};
+		.restored_bytes = books->restored_bytes, .received_bytes = books->received_bytes, .strict = books->strict};
 	tm_books_unlock(books);
 	now->device_free = now->device_total = now->cached = now->driver_allocated = now->host_bytes = -1;
 }

@@ -173,6 +173,7 @@ typedef struct tm_buffer {
 	PyObject *weak;
 	uint32_t busy;      /* calls into Go that name it by its index and are under way: it cannot be freed now */
 	bool child;         /* made in a forked child: record and memory are C's (cpu_child.c) */
+	bool lent;          /* it began in memory of somebody else's (frame.c) */
 } tm_buffer;
 
 typedef struct tm_view {
@@ -372,6 +373,13 @@ PyObject *tm_child_allocate(int device, uint64_t nbytes, PyObject *label, PyObje
 void tm_child_drop(tm_buffer *buffer);
 tm_books *tm_child_open_cpu(uint32_t index);
 
+/* ---- contents from other processes (frame.c) */
+extern struct tm_frame *tm_frames_back; /* what the core has given back */
+/* Lets go of it, with the GIL. Code of whoever owns the memory may run; an exception that is set stays set. */
+void tm_frames_release(void);
+/* A buffer that may be in such memory is dropped. With the GIL. */
+void tm_frame_dropped(uint32_t device);
+
 /* ---- events (events.c) */
 extern const tm_events_api *tm_events;
 /* What Go told of in the call that has just returned is delivered now: where no other thread can see that the call is half done, and any Python code may run. An exception that is set
@@ -441,7 +449,7 @@ int tm_thread_init(void);
 int tm_label_init(PyObject *module);
 int tm_instances_init(void);
 PyObject *tm_info_configure(PyObject *format, PyObject *format_html);
-extern PyMethodDef tm_allocate_methods[], tm_launch_methods[], tm_during_launch_methods[], tm_adopt_methods[], tm_info_methods[], tm_budget_methods[], tm_peak_methods[],
+extern PyMethodDef tm_allocate_methods[], tm_frame_methods[], tm_launch_methods[], tm_during_launch_methods[], tm_adopt_methods[], tm_info_methods[], tm_budget_methods[], tm_peak_methods[],
 	tm_label_methods[], tm_instances_methods[], tm_still_open_methods[], tm_events_methods[];
 PyObject *tm_hold_new(PyObject *of, PyObject *reason);
 PyObject *tm_export_new(PyObject *of, PyObject *reason);

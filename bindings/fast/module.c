@@ -56,7 +56,7 @@ static int execute(PyObject *module)
 {
 	static bool once; /* types and tables are the process's, like the Go core: see below */
 	if (tm_only_once(&once, "_fast", "core is one")) return -1;
-	PyMethodDef *const methods[] = {configure_methods, tm_device_methods, tm_allocate_methods, tm_launch_methods, tm_during_launch_methods,
+	PyMethodDef *const methods[] = {configure_methods, tm_device_methods, tm_allocate_methods, tm_frame_methods, tm_launch_methods, tm_during_launch_methods,
 		tm_adopt_methods, tm_info_methods, tm_budget_methods, tm_peak_methods, tm_label_methods, tm_instances_methods, tm_origin_methods, tm_host_label_methods,
 		tm_notices_methods, tm_progress_methods, tm_still_open_methods, tm_events_methods};
 	for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)

@@ -28,6 +28,16 @@ func perform(c *C.tm_call, cancel *gomem.Cancel) {
 		if index, err = d.Allocate(uint64(c.nbytes), allocateOptions(c, cancel)); err == nil {
 			giveRecord(c, d, index)
 		}
+	case C.TM_OP_RECEIVE:
+		var index uint32
+		frame := c.token
+		giveBack := func() { C.tm_frame_give_back(frame) }
+		if index, err = d.Receive(c.memory, uint64(c.nbytes), giveBack, allocateOptions(c, cancel)); err == nil {
+			giveRecord(c, d, index)
+			c.token = 0
+		}
+	case C.TM_OP_DRAIN:
+		d.Drain()
 	case C.TM_OP_DROP:
 		d.Drop(uint32(c.index))
 	case C.TM_OP_FREE:
@@ -301,7 +311,7 @@ func giveInfo(c *C.tm_call, d *gomem.Device) error {
 		in_use: C.int64_t(info.InUse), peak: C.int64_t(info.Peak), spilled: C.int64_t(info.Spilled), reserved: C.int64_t(info.Reserved),
 		pending_free: C.int64_t(info.PendingFree + info.DriverPending), budget: C.int64_t(info.Budget),
 		over_budget_count: C.int64_t(info.OverBudgetCount), spill_count: C.int64_t(info.SpillCount), restore_count: C.int64_t(info.RestoreCount),
-		spilled_bytes: C.int64_t(info.SpilledBytes), restored_bytes: C.int64_t(info.RestoredBytes), strict: C.int64_t(info.Strict),
+		spilled_bytes: C.int64_t(info.SpilledBytes), restored_bytes: C.int64_t(info.RestoredBytes), received_bytes: C.int64_t(info.ReceivedBytes), strict: C.int64_t(info.Strict),
 		device_free: C.int64_t(info.Driver.Free), device_total: C.int64_t(info.Driver.Total), cached: C.int64_t(info.Driver.Cached),
 		driver_allocated: C.int64_t(info.Driver.Allocated), host_bytes: C.int64_t(info.HostCopies + info.HostPooled),
 	}

@@ -118,7 +118,7 @@ static bool is_final(const tm_call *call) { return call->op == TM_OP_ADOPT || ca
 static void undo(tm_call *call)
 {
 	switch (call->op) {
-	case TM_OP_ALLOCATE: call->op = TM_OP_DROP; break;
+	case TM_OP_ALLOCATE: case TM_OP_RECEIVE: call->op = TM_OP_DROP; break;
 	case TM_OP_ADMIT: call->op = TM_OP_DISCHARGE; break;
 	case TM_OP_HOLD: call->op = TM_OP_RELEASE; break;
 	case TM_OP_RESERVE: case TM_OP_RESERVE_TO_ADOPT: call->op = TM_OP_UNRESERVE; break;
@@ -192,6 +192,7 @@ static int perform(tm_call *call, uint64_t moves)
 			in_flight--;
 		}
 		if (TM_UNLIKELY(tm_open_rises)) tm_note_rises(call);
+		if (TM_UNLIKELY(__atomic_load_n(&tm_frames_back, __ATOMIC_RELAXED) != NULL) && !(is_final(call) && call->code == TM_OK)) tm_frames_release();
 		if (TM_UNLIKELY(call->notices) && !(is_final(call) && call->code == TM_OK) && tm_notify()) raised = true;
 		if (TM_UNLIKELY(raised)) {
 			if (call->code == TM_OK) undo(call);
@@ -229,7 +230,7 @@ static int perform(tm_call *call, uint64_t moves)
 /* Who makes or ends a Buffer by this call tells of it when the Buffer is what the events say. */
 static bool tells_by_itself(const tm_call *call)
 {
-	return call->code == TM_OK && (is_final(call) || call->op == TM_OP_ALLOCATE || call->op == TM_OP_FREE);
+	return call->code == TM_OK && (is_final(call) || call->op == TM_OP_ALLOCATE || call->op == TM_OP_RECEIVE || call->op == TM_OP_FREE);
 }
 
 int tm_perform(tm_call *call, uint64_t moves)
@@ -284,6 +285,7 @@ void tm_release(tm_call *call)
 	Py_BEGIN_ALLOW_THREADS
 	tmPerform(call);
 	Py_END_ALLOW_THREADS
+	if (TM_UNLIKELY(__atomic_load_n(&tm_frames_back, __ATOMIC_RELAXED) != NULL)) tm_frames_release();
 	if (TM_UNLIKELY(call->text != NULL)) report(call);
 }
 

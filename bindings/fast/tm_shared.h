@@ -30,7 +30,7 @@ typedef struct tm_books {
 	uint32_t drops;
 	uint32_t strict;
 	int64_t in_use, peak, spilled, reserved, pending_free, budget;
-	int64_t over_budget_count, spill_count, restore_count, spilled_bytes, restored_bytes, freed_spilled, allocate_count, free_count;
+	int64_t over_budget_count, spill_count, restore_count, spilled_bytes, restored_bytes, received_bytes, freed_spilled, allocate_count, free_count;
 	uint64_t sequence;
 	struct tm_scope *scopes;
 	uint32_t waiting;    /* not 0: someone waits for launches to end: leave_launch calls Device.Ended; read with relaxed order */

@@ -333,6 +333,6 @@ def info_to_dict(info: MemoryInfo) -> dict[str, Any]:
 
 INFO_FIELDS = (
     "device", "in_use", "peak", "cached", "spilled", "device_free", "device_total", "budget", "strict", "footprint", "available", "reserved",
-    "pending_free", "over_budget", "over_budget_count", "spill_count", "restore_count", "spilled_bytes", "restored_bytes", "host_bytes",
+    "pending_free", "over_budget", "over_budget_count", "spill_count", "restore_count", "spilled_bytes", "restored_bytes", "received_bytes", "host_bytes",
     "driver_allocated",
 )  # fmt: skip

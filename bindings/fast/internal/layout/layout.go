@@ -28,7 +28,7 @@ static const tm_field tm_books_fields[] = {
 	FIELD(tm_books, reserved, "Reserved"), FIELD(tm_books, pending_free, "PendingFree"), FIELD(tm_books, budget, "Budget"),
 	FIELD(tm_books, over_budget_count, "OverBudgetCount"), FIELD(tm_books, spill_count, "SpillCount"),
 	FIELD(tm_books, restore_count, "RestoreCount"), FIELD(tm_books, spilled_bytes, "SpilledBytes"),
-	FIELD(tm_books, restored_bytes, "RestoredBytes"), FIELD(tm_books, freed_spilled, "FreedSpilled"),
+	FIELD(tm_books, restored_bytes, "RestoredBytes"), FIELD(tm_books, received_bytes, "ReceivedBytes"), FIELD(tm_books, freed_spilled, "FreedSpilled"),
 	FIELD(tm_books, allocate_count, "AllocateCount"), FIELD(tm_books, free_count, "FreeCount"), FIELD(tm_books, sequence, "Sequence"),
 	FIELD(tm_books, scopes, "Scopes"), FIELD(tm_books, waiting, "Waiting"), FIELD(tm_books, watched, "Watched"),
 };
