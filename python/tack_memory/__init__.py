@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ._progress import set_progress
     from ._report import MemoryReport, memory_report
     from ._timeline import Timeline, record_timeline
+    from ._travel import set_arrival_device
     from .hosts import HostHasMemoryError, MissingSeamError, install, uninstall
 else:
     Buffer = _fast.Buffer
@@ -113,6 +114,7 @@ __all__ = [
     "reserve",
     "reset_peak_memory",
     "restore",
+    "set_arrival_device",
     "set_event_hook",
     "set_memory_budget",
     "set_origins",
@@ -140,6 +142,7 @@ _LAZY = {
     "install": "hosts",
     "memory_report": "_report",
     "record_timeline": "_timeline",
+    "set_arrival_device": "_travel",
     "set_event_hook": "_event_hooks",
     "set_progress": "_progress",
     "uninstall": "hosts",

@@ -1,7 +1,7 @@
 """Buffers that travel to other processes: pickle, and with it whatever is built on pickle (Dask, multiprocessing, concurrent.futures, MPI's lower-case calls).
 
-What is sent is one private copy of the contents, made of the copy that is the true one: of a spilled buffer nothing moves to the device, and the host copy itself
-stays here. It arrives as the new buffer's host copy, as it is, and comes to the device there when the device first uses it.
+What is sent is one private copy of the contents, made of the copy that is the true one: of a spilled buffer nothing moves to the device, and
+the host copy itself stays here. It arrives as the new buffer's host copy, as it is, and comes to the device there when the device first uses it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def _here(device: str) -> str:
     try:
         return _devices.resolve_name(device)
     except ValueError as error:
-        raise ValueError(f"a buffer arrives from {device}, which this process does not have; tack_memory.set_arrival_device says where it goes. {error}") from None
+        told = f"a buffer arrives from {device}, which this process does not have; tack_memory.set_arrival_device says where it goes"
+        raise ValueError(f"{told}. {error}") from None
 
 
 def copy(buffer: _fast.Buffer | _fast.BufferView) -> _fast.Buffer:

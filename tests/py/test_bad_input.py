@@ -243,6 +243,7 @@ CALLS: dict[str, Callable[[Bench], Case]] = {
     "flush_events": lambda b: Case(tack_memory.flush_events, {}),
     "get_include": lambda b: Case(tack_memory.get_include, {}),
     "set_progress": lambda b: Case(tack_memory.set_progress, {"progress": print_four, "after": 0.5}, lambda before: tack_memory.set_progress(before)),
+    "set_arrival_device": lambda b: Case(tack_memory.set_arrival_device, {"device": DEVICE}, lambda before: tack_memory.set_arrival_device(before)),
     "set_event_hook": lambda b: Case(
         tack_memory.set_event_hook, {"hook": print_four, "user_data": "x", "sync": True}, lambda before: tack_memory.set_event_hook(before)
     ),
