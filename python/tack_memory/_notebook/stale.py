@@ -1,4 +1,4 @@
-"""Arrays that only a stored traceback keeps alive, or only IPython's cache of results.
+"""Arrays that only a stored traceback keeps alive, or only IPython's cache of results, or only these two.
 
 After an error, Python and IPython keep the exception for a debugger (`sys.last_value` and others), and with it the local variables of every function that
 the error came through. Arrays among these stay on the device until the next error, although no variable of the notebook refers to them. IPython keeps the
@@ -47,6 +47,8 @@ class Kept(NamedTuple):
     spilled: bool
     name: str
     """Which variable of which function it is, or which result."""
+    number: int
+    """Its id()."""
 
 
 class Stale(NamedTuple):
@@ -55,7 +57,9 @@ class Stale(NamedTuple):
     arrays: list[Kept]
     slots: list[Slot]
     error: str
-    """The type of the exception; "" for results."""
+    """The type of the exception; "" where it has no part in it."""
+    results: bool = False
+    """Whether the cache of results has a part in it."""
 
     @property
     def nbytes(self) -> int:
@@ -133,8 +137,7 @@ def stale_arrays(shell: Any = None) -> Stale | None:
     names = _names_in_frames(kept, found)
     arrays = [_kept(kept[number], names.get(number, "in the exception")) for number in found]
     holding = [slot for slot in slots if id(slot.get()) in kept]
-    error = next((type(value).__name__ for slot in slots if isinstance(value := slot.get(), BaseException)), "the last error")
-    return Stale(sorted(arrays, key=lambda one: (-one.nbytes, one.name)), holding or slots, error)
+    return Stale(_largest_first(arrays), holding or slots, _type_of_error(slots))
 
 
 def kept_results(shell: Any) -> Stale | None:
@@ -155,7 +158,30 @@ def kept_results(shell: Any) -> Stale | None:
     arrays_kept = [_kept(kept[number], names[number]) for number in found if number in names]
     if not arrays_kept:
         return None
-    return Stale(sorted(arrays_kept, key=lambda one: (-one.nbytes, one.name)), holding, "")
+    return Stale(_largest_first(arrays_kept), holding, "", results=True)
+
+
+def kept_by_both(shell: Any, named: set[int]) -> Stale | None:
+    """The arrays that the last error and the cache of results keep alive together, and nothing else; not those that are named already (ids)."""
+    errors, results = error_slots(shell), result_slots(shell) if shell is not None else []
+    kept = _kept_by([*errors, *results], shell) if errors and results else None
+    if not kept:
+        return None
+    found = [number for number in _arrays(kept) if number not in named]
+    if not found:
+        return None
+    names = _names_in_frames(kept, found)
+    arrays = [_kept(kept[number], names.get(number, "in the exception")) for number in found]
+    holding = [slot for slot in results if set(found) & set(_reachable(id(slot.get()), kept))]
+    return Stale(_largest_first(arrays), holding, _type_of_error(errors), results=True)
+
+
+def _type_of_error(slots: list[Slot]) -> str:
+    return next((type(value).__name__ for slot in slots if isinstance(value := slot.get(), BaseException)), "the last error")
+
+
+def _largest_first(arrays: list[Kept]) -> list[Kept]:
+    return sorted(arrays, key=lambda one: (-one.nbytes, one.name))
 
 
 def _kept_by(slots: list[Slot], shell: Any) -> dict[int, object] | None:
@@ -179,8 +205,8 @@ def _arrays(kept: dict[int, object]) -> list[int]:
 
 def _kept(one: Any, name: str) -> Kept:
     if isinstance(one, _fast.Buffer):
-        return Kept(one.nbytes, one.device, one.is_spilled, f"{one.label}, {name}" if one.label else name)
-    return Kept(one.nbytes, "numpy", False, name)
+        return Kept(one.nbytes, one.device, one.is_spilled, f"{one.label}, {name}" if one.label else name, id(one))
+    return Kept(one.nbytes, "numpy", False, name, id(one))
 
 
 def _reachable(start: int, kept: dict[int, object]) -> dict[int, int]:
@@ -202,8 +228,11 @@ def _names_in_frames(kept: dict[int, object], arrays: list[int]) -> dict[int, st
     best: dict[int, tuple[int, str]] = {}
     wanted = set(arrays)
     for frame in [one for one in kept.values() if isinstance(one, FrameType)]:
+        variables = frame.f_locals
+        if variables is frame.f_globals:
+            continue  # the notebook's own: a variable there holds the array by itself, or is one of the results (_)
         where = f"{_file(frame.f_code.co_filename)}:{lines.get(id(frame), frame.f_lineno)}"
-        for variable, value in list(frame.f_locals.items()):
+        for variable, value in list(variables.items()):
             for number, steps in _reachable(id(value), kept).items():
                 if number in wanted and (number not in best or steps < best[number][0]):
                     best[number] = steps, f"{variable} in {frame.f_code.co_name} ({where})"
@@ -224,18 +253,19 @@ def lines_about(stale: Stale) -> list[str]:
     devices = ", ".join(sorted({one.device for one in stale.arrays}))
     number = len(stale.arrays)
     arrays = f"{number:,} array{'' if number == 1 else 's'} of {format_bytes(stale.nbytes)} on {devices} {'is' if number == 1 else 'are'} kept alive only by"
-    head = f"{arrays} the stored traceback of {stale.error}:" if stale.error else f"{arrays} IPython's cache of results:"
-    lines = [head]
+    keepers = [*([f"the stored traceback of {stale.error}"] if stale.error else []), *(["IPython's cache of results"] if stale.results else [])]
+    lines = [f"{arrays} {' and '.join(keepers)}{' together' if len(keepers) > 1 else ''}:"]
     for one in stale.arrays[:_SHOWN]:
         lines.append(f"{format_bytes(one.nbytes)}{', spilled' if one.spilled else ''}: {one.name}")
     if number > _SHOWN:
         lines.append(f"{format_bytes(sum(one.nbytes for one in stale.arrays[_SHOWN:]))}: {number - _SHOWN:,} more")
-    if stale.error:
+    if stale.error and not stale.results:
         by_hand = "; ".join(["import sys", *dict.fromkeys(slot.by_hand for slot in stale.slots)])
         lines.append(f"%memory_info --forget lets go of it, and %debug has nothing to look at then. By hand: {by_hand}")
     else:
-        shown = "; ".join(list(dict.fromkeys(slot.by_hand for slot in stale.slots))[:_SHOWN])
-        lines.append(f"{shown} lets go of it, and %reset -f out of all results; a cell that ends in a semicolon keeps none")
+        first = ["%memory_info --forget"] if stale.error else []
+        shown = "; ".join([*first, *list(dict.fromkeys(slot.by_hand for slot in stale.slots))[:_SHOWN]])
+        lines.append(f"{shown} lets go of it; a cell that ends in a semicolon keeps no result")
     return lines
 
 
@@ -259,8 +289,10 @@ def html_of(found: list[Stale]) -> str:
 
 
 def look(shell: Any = None) -> list[Stale]:
-    """What the last error keeps alive, and what the cache of results does."""
-    return [stale for stale in (stale_arrays(shell), kept_results(shell)) if stale is not None]
+    """What the last error keeps alive, what the cache of results does, and what they do together."""
+    apart = [stale for stale in (stale_arrays(shell), kept_results(shell)) if stale is not None]
+    both = kept_by_both(shell, {one.number for stale in apart for one in stale.arrays})
+    return [*apart, *([both] if both is not None else [])]
 
 
 def forget(shell: Any = None) -> int:

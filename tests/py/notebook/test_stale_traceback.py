@@ -239,6 +239,26 @@ def test_results_are_named_apart_and_xdel_frees_them(notebook: Any) -> None:
     assert "kept alive" not in notebook.run(f"%memory_info {DEVICE}")
 
 
+def test_what_the_error_and_the_results_keep_together_is_named_once(notebook: Any) -> None:
+    before = tack_memory.memory_info(DEVICE).in_use
+    notebook.run(f"def apply(array):\n    scratch = tm.allocate(1 << 20, '{DEVICE}')\n    raise ValueError('no')")
+    notebook.run(f"mine = tm.allocate(2 << 20, '{DEVICE}', label='mine')\nmine")
+    notebook.run("apply(mine)", fails=True)
+    assert "together" not in notebook.run(f"%memory_info {DEVICE}"), "a variable holds it"
+    notebook.run("del mine")
+    text = notebook.run(f"%memory_info {DEVICE}")
+    head = "1 array of 2 MiB on sim:0 is kept alive only by the stored traceback of ValueError and IPython's cache of results together:"
+    assert head in text and text.count("2 MiB: mine, array in apply (In[") == 1 and "1 MiB: scratch in apply" in text
+    assert "together" in notebook.html[-1]
+    [advice] = [line for line in text.splitlines() if "%memory_info --forget; %xdel _" in line]
+    text = notebook.run(f"%memory_info {DEVICE} --forget")
+    assert "arrays that only it kept alive: 1 MiB" in text and "is kept alive only by IPython's cache of results:" in text and "together" not in text
+    for drop in advice.strip().split(" lets go")[0].split("; ")[1:]:
+        notebook.run(drop)
+    assert tack_memory.memory_info(DEVICE).in_use == before
+    assert "kept alive" not in notebook.run(f"%memory_info {DEVICE}")
+
+
 def test_numpys_arrays_are_named_where_they_are_counted() -> None:
     """In a process of its own: counting NumPy's memory is for the whole process."""
     done = run_python(
