@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("distributed", reason="the extra tack-memory[dask] is not installed")
 
-from distributed import Client, LocalCluster  # noqa: E402
-from distributed.protocol import deserialize, serialize  # noqa: E402
-from support import MIB, filled, pattern  # noqa: E402
+from distributed import Client, LocalCluster
+from distributed.protocol import deserialize, serialize
+from support import MIB, filled, pattern
 
-import tack_memory  # noqa: E402
+import tack_memory
 
 DEVICE = "sim:0"
 SIZES = [0, 1, 100, 5_000, 20_000, 70_000]
