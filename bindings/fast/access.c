@@ -312,6 +312,11 @@ static PyObject *export(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
 /* How it travels and is copied is Python's: _travel.py. */
 static PyObject *call_travel(const char *function, PyObject *self, PyObject *argument)
 {
+	tm_range range;
+	if (tm_range_of(self, "a copy", &range)) return NULL;
+	if (range.base && range.base->hosts)
+		return PyErr_Format(PyExc_TypeError, "cannot pickle or copy memory in the place of a framework's own pointer: its object has handles beside it that mean "
+			"nothing elsewhere. Send the contents, by the framework's own means");
 	PyObject *travel = PyImport_ImportModule("tack_memory._travel");
 	if (!travel) return NULL;
 	PyObject *name = PyUnicode_FromString(function);

@@ -203,6 +203,7 @@ static PyObject *adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs
 	}
 	tm_buffer *buffer = tm_buffer_ready((uint32_t)device);
 	if (!buffer) return NULL;
+	buffer->hosts = place.dict != NULL;
 	if (tm_new_buffer_texts(&call, value[6], value[7], value[8], &label, &origin)) goto failed;
 	if (take_room(reservation, &call)) goto failed_with_texts;
 	if (call.stream && call.nbytes) { /* what is queued there, the allocation for one, comes before what we do. Before the adoption, since it may have to wait */

@@ -173,6 +173,7 @@ typedef struct tm_buffer {
 	PyObject *weak;
 	uint32_t busy;      /* calls into Go that name it by its index and are under way: it cannot be freed now */
 	bool child;         /* made in a forked child: record and memory are C's (cpu_child.c) */
+	bool hosts;         /* in the place of a host's pointer (adopt.c): the host's object has more to it than its contents */
 	bool lent;          /* it began in memory of somebody else's (frame.c) */
 } tm_buffer;
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import travellers
-from support import KIB, MIB, SoftDriver, books_of, contents, filled, pattern, peek, run_python, settle
+from support import KIB, MIB, SoftDriver, books_of, contents, filled, how_of, pattern, peek, run_python, settle
 
 import tack_memory
 from tack_memory import Buffer, memory_info
@@ -197,6 +197,18 @@ def test_what_was_freed_is_not_sent(device: str) -> None:
         pickle.dumps(buffer)
     with pytest.raises(ValueError, match="was freed"):
         copy.copy(buffer)
+
+
+def test_memory_in_the_place_of_a_hosts_pointer_does_not_travel_by_itself(steered: str) -> None:
+    """The host's object has a context and a stream beside it: a copy of both would be wrong. A host's memory that the program adopts by itself travels."""
+    place: dict[str, Any] = {}
+    tack_memory.adopt(_fast.disown(filled(100, steered, 3)), 100, steered, how=how_of(steered), into=(place, "pointer"))
+    for what in (place["pointer"], place["pointer"].view(0, 10)):
+        for refused in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot pickle or copy memory in the place of a framework's own pointer"):
+                refused(what)
+    ours = tack_memory.adopt(_fast.disown(filled(100, steered, 3)), 100, steered, how=how_of(steered))
+    assert contents(arrived(ours)) == pattern(100, 3)
 
 
 def test_copies_are_made_on_the_device(device: str) -> None:

@@ -89,6 +89,7 @@ class Signal:
     def during(self, call: Callable[[], object]) -> bool:
         """Whether it came to that moment."""
         before = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # CPython 3.12 tells of opcodes only where a frame wants that before tracing begins
         sys.settrace(self.trace)
         try:
             call()
