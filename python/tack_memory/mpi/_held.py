@@ -1,0 +1,151 @@
+"""Arrays that MPI has the address of: they stay where they are until it lets go."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Self
+
+from mpi4py import MPI
+
+from .._arrays import _buffers, _hold_all, _release
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .._native._fast import Hold
+
+    Handle = MPI.Request | MPI.Win
+
+REASON = "mpi"
+"""What reports and errors say of such memory; that of Tack's `allocate_mpi_array` has the same."""
+
+_LOOK = 0.005  # seconds between two looks at the handles that are waited for
+
+
+class held:
+    """Keep arrays on the device while MPI has their address: `with held(a, b) as held: ...`
+
+    All are made resident in one pass on entry, and none is spilled until the block ends. A nonblocking call keeps the address for longer: give its request to
+    `until`, and the arrays stay where they are until the request is complete, however long after the block that is.
+
+    Parameters
+    ----------
+    *arrays
+        Arrays of a plugged-in framework, Buffers, or views of Buffers.
+
+    Attributes
+    ----------
+    pointers : list of int
+        The addresses, in the order of the arrays (of each buffer, where an array has several). Valid while the block runs, and until what was given to
+        `until` is complete.
+
+    Raises
+    ------
+    DeviceMemoryError
+        On entry: they do not all fit. Then none is held.
+    TypeError
+        An argument is no array of a plugged-in framework.
+    RuntimeError
+        On entering twice, leaving without having entered, and `until` outside of the block.
+
+    Notes
+    -----
+    Not collective. May be used from any thread. Reports, `Buffer.holds` and `DeviceMemoryError.unspillable` name the reason, "hold: mpi".
+
+    An array that is exported by DLPack (mpi4py does this by itself for arrays that offer it) stays on the device for the call that it is an argument of. A
+    nonblocking call goes on after it has returned, and so needs `held`.
+    """
+
+    __slots__ = ("_arrays", "_handles", "_holds", "pointers")
+
+    def __init__(self, *arrays: object) -> None:
+        self._arrays = _buffers(arrays)
+        self._holds: list[Hold] | None = None
+        self._handles: list[Handle] = []
+        self.pointers: list[int] = []
+
+    def __enter__(self) -> Self:
+        """Make all resident and hold them."""
+        if self._holds is not None:
+            raise RuntimeError("these arrays are held already; make another `held`")
+        holds: list[Hold] = []
+        try:
+            for device in dict.fromkeys(buffer.device for buffer in self._arrays):
+                _hold_all([buffer for buffer in self._arrays if buffer.device == device], REASON, holds)
+            self.pointers = [buffer.device_ptr for buffer in self._arrays]
+        except BaseException:
+            _release(holds)
+            raise
+        self._holds = holds
+        return self
+
+    def until(self, *handles: Handle) -> None:
+        """The arrays stay on the device until all these are complete, also after the block.
+
+        Parameters
+        ----------
+        *handles : mpi4py.MPI.Request or mpi4py.MPI.Win
+            A request is complete when it was waited for, or a test said so: in short, when its handle is null. A persistent request and a window have the
+            address until they are freed.
+        """
+        if self._holds is None:
+            raise RuntimeError("`until` is for inside the block")
+        for handle in handles:
+            if not isinstance(handle, (MPI.Request, MPI.Win)):
+                raise TypeError(f"not a request and not a window of mpi4py: {type(handle).__name__}")
+        self._handles.extend(handles)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /) -> None:
+        """Let go of all, now or when MPI does."""
+        if self._holds is None:
+            raise RuntimeError("these arrays were not held")
+        holds, self._holds = self._holds, None
+        handles, self._handles = self._handles, []
+        if any(handles):
+            _watch(holds, handles)
+        else:
+            _release(holds)
+
+
+_lock = threading.Lock()  # guards the two below
+_kept: list[tuple[list[Hold], list[Handle]]] = []  # what is held after its block
+_watcher: threading.Thread | None = None
+
+
+def _watch(holds: list[Hold], handles: list[Handle]) -> None:
+    """A thread looks at the handles: a spill by another thread must find the hold gone soon after the request is complete.
+
+    It calls nothing of MPI. To ask for a request while another thread waits for it is an error, and whether a handle is null can be seen without asking."""
+    global _watcher
+    with _lock:
+        _kept.append((holds, handles))
+        if _watcher is None:
+            _watcher = threading.Thread(target=_look, name="tack_memory.mpi.held", daemon=True)
+            _watcher.start()
+
+
+def _look() -> None:
+    global _watcher
+    while True:
+        time.sleep(_LOOK)
+        with _lock:
+            over = [one for one in _kept if not any(one[1])]
+            _kept[:] = [one for one in _kept if any(one[1])]
+            if not _kept:
+                _watcher = None
+        for holds, _ in over:
+            _release(holds)
+        if _watcher is not threading.current_thread():
+            return
+
+
+def _new_in_child() -> None:
+    """The thread is the parent's, and so are the requests."""
+    global _lock, _watcher
+    _lock, _watcher = threading.Lock(), None
+    _kept.clear()
+
+
+os.register_at_fork(after_in_child=_new_in_child)
