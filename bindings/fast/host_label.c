@@ -25,16 +25,16 @@ static bool is_public(PyCodeObject *code)
 	return !strstr(name, "._");
 }
 
-/* The code that the name is taken from, a new reference: of the host's functions that called one another, without a break, the innermost whose name is
- * public. NULL: it was not a host that called. */
+/* The code that the name is taken from, a new reference: of the host's functions that called one another, with nothing but machinery between them, the innermost
+ * whose name is public. NULL: it was not a host that called. */
 static PyCodeObject *naming_code(void)
 {
 	PyCodeObject *found = NULL;
 	for (PyFrameObject *frame = tm_calling_frame(), *back; frame; frame = back) {
 		PyCodeObject *code = PyFrame_GetCode(frame);
-		bool is_hosts = tm_code_is_within(code, folders);
-		back = is_hosts && !is_public(code) ? PyFrame_GetBack(frame) : NULL;
-		if (is_hosts && !back && is_public(code)) found = (PyCodeObject *)Py_NewRef(code);
+		bool passed = tm_code_is_machinery(code), is_hosts = !passed && tm_code_is_within(code, folders), named = is_hosts && is_public(code);
+		back = passed || (is_hosts && !named) ? PyFrame_GetBack(frame) : NULL;
+		if (named) found = (PyCodeObject *)Py_NewRef(code);
 		Py_DECREF(code);
 		Py_DECREF(frame);
 	}
@@ -46,7 +46,11 @@ PyObject *tm_host_label_slow(uint32_t *number)
 {
 	PyCodeObject *code = folders ? naming_code() : NULL;
 	if (!code) return NULL;
-	PyObject *name = Py_NewRef(code->co_qualname);
+	PyObject *name = tm_name_text(code->co_qualname, false);
+	if (!name) {
+		Py_DECREF(code);
+		return NULL;
+	}
 	size_t place = ((uintptr_t)code >> 4) % REMEMBERED;
 	if (remembered[place].code == code) {
 		*number = remembered[place].number;

@@ -37,6 +37,8 @@ bool tm_progress_wanted(void);
 /* Before the call starts: it counts what it moves, if anybody wants to know. */
 void tm_report_begin(tm_report *report, tm_call *call);
 /* Tells what is new: 0, or -1 with an exception that was meant for the program (Ctrl-C in the callback). Runs Python code; no exception may be set. */
+/* Where this thread's calls share a report: the call counts in it from now on. */
+bool tm_report_share(tm_call *call);
 int tm_report_tell(tm_report *report, const tm_call *call);
 /* The same when the call has ended. An exception that is set stays set. */
 int tm_report_end(tm_report *report, tm_call *call);
@@ -408,6 +410,9 @@ int tm_origin_now(PyObject **origin, uint32_t *number);
 PyFrameObject *tm_calling_frame(void);
 /* Whether the code's file lies in one of these folders: a tuple that tm_check_folders has seen, or NULL. */
 bool tm_code_is_within(PyCodeObject *code, PyObject *folders);
+bool tm_code_is_machinery(PyCodeObject *code);
+/* A name as a text that can be a label or an origin: a new reference. */
+PyObject *tm_name_text(PyObject *name, bool end);
 int tm_check_folders(PyObject *folders, const char *function);
 /* The label of what a host's own code allocates (host_label.c): a new reference; NULL: none, or with an exception. */
 PyObject *tm_host_label_slow(uint32_t *number);

@@ -40,7 +40,7 @@ bool tm_code_is_within(PyCodeObject *code, PyObject *folders)
 }
 
 /* Whether the code is of this package, or of a host's machinery: then its caller is what a person wants to know. */
-static bool is_machinery(PyCodeObject *code) { return tm_code_is_within(code, skipped); }
+bool tm_code_is_machinery(PyCodeObject *code) { return tm_code_is_within(code, skipped); }
 
 PyFrameObject *tm_calling_frame(void)
 {
@@ -48,7 +48,7 @@ PyFrameObject *tm_calling_frame(void)
 	Py_XINCREF(frame);
 	while (frame) {
 		PyCodeObject *code = PyFrame_GetCode(frame);
-		bool machinery = is_machinery(code);
+		bool machinery = tm_code_is_machinery(code);
 		Py_DECREF(code);
 		if (!machinery) return frame;
 		PyFrameObject *back = PyFrame_GetBack(frame);
@@ -61,9 +61,11 @@ PyFrameObject *tm_calling_frame(void)
 
 /* A name as a text that is UTF-8 and one line: where accounting is on, an allocation must not fail because of a file's name. What is no UTF-8 is escaped, and so
  * are ends of lines, which stand between the frames of a stack. Of a very long one the end is shown, if `end`, else the beginning. */
-static PyObject *name_text(PyObject *name, bool end)
+PyObject *tm_name_text(PyObject *name, bool end)
 {
 	enum { LONGEST = 1000 };
+	if (TM_LIKELY(PyUnicode_IS_ASCII(name) && PyUnicode_GET_LENGTH(name) <= LONGEST && !memchr(PyUnicode_1BYTE_DATA(name), '\n', (size_t)PyUnicode_GET_LENGTH(name))))
+		return Py_NewRef(name);
 	PyObject *bytes = PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace");
 	PyObject *text = bytes ? PyUnicode_FromEncodedObject(bytes, "utf-8", NULL) : NULL;
 	Py_XDECREF(bytes);
@@ -86,7 +88,7 @@ static PyObject *name_text(PyObject *name, bool end)
 /* "file.py:12". */
 static PyObject *text_of(PyCodeObject *code, int line)
 {
-	PyObject *name = name_text(code->co_filename, true);
+	PyObject *name = tm_name_text(code->co_filename, true);
 	PyObject *text = name ? PyUnicode_FromFormat("%U:%d", name, line) : NULL;
 	Py_XDECREF(name);
 	return text;
@@ -156,7 +158,7 @@ static int collect_places(tm_place places[MOST_FRAMES])
 	while (frame && depth < MOST_FRAMES) {
 		PyCodeObject *code = PyFrame_GetCode(frame);
 		PyFrameObject *back = PyFrame_GetBack(frame);
-		if (!is_machinery(code) || (!back && !depth)) places[depth++] = (tm_place){code, PyFrame_GetLasti(frame)};
+		if (!tm_code_is_machinery(code) || (!back && !depth)) places[depth++] = (tm_place){code, PyFrame_GetLasti(frame)};
 		Py_DECREF(code); /* the frame has it, too */
 		Py_DECREF(frame);
 		frame = back;
@@ -183,7 +185,7 @@ static bool is_stack(const tm_seen_stack *seen, const tm_place *places, int dept
 /* "file.py:12 function" */
 static PyObject *frame_text(const tm_place *place)
 {
-	PyObject *line = text_of(place->code, PyCode_Addr2Line(place->code, place->at)), *function = line ? name_text(place->code->co_qualname, false) : NULL;
+	PyObject *line = text_of(place->code, PyCode_Addr2Line(place->code, place->at)), *function = line ? tm_name_text(place->code->co_qualname, false) : NULL;
 	PyObject *text = function ? PyUnicode_FromFormat("%U %U", line, function) : NULL;
 	Py_XDECREF(function);
 	Py_XDECREF(line);

@@ -2,7 +2,10 @@
  *
  * A call that may move much runs on a goroutine, and the thread that made it waits in slices (task.c). Go counts what it has copied, part by part, in a struct of
  * the waiting thread's; between two slices that thread, which has the GIL and no lock of ours, calls the callback. The moving goes on meanwhile. So the callback
- * may take long, and may call anything: what needs the device waits for the end of the move, on which it does not depend. */
+ * may take long, and may call anything: what needs the device waits for the end of the move, on which it does not depend.
+ *
+ * Several calls can be one move for whoever watches (begin_moves): spill(*arrays) is a call for each array. They share one report then, and the callback is called
+ * between them, too. */
 #include "lane.h"
 #include <time.h>
 
@@ -12,6 +15,11 @@ static uint64_t progress_after; /* nanoseconds */
 static _Thread_local bool telling; /* this thread is inside the callback: moves of its own are not reported */
 
 bool tm_progress_wanted(void) { return TM_UNLIKELY(progress != NULL) && !telling; }
+
+/* The report of the calls that this thread makes between begin_moves and end_moves; NULL: each has its own. */
+static _Thread_local tm_report *shared;
+
+static tm_report *shared_now(void) { return telling ? NULL : shared; }
 
 static uint64_t now(void)
 {
@@ -23,6 +31,10 @@ static uint64_t now(void)
 void tm_report_begin(tm_report *report, tm_call *call)
 {
 	*report = (tm_report){.after = progress_after};
+	if (TM_UNLIKELY(shared_now() != NULL)) {
+		tm_report_share(call);
+		return;
+	}
 	/* TM_OP_DISOWN has no way back, so no Python code may run after it (is_final in task.c), and a bar that was begun would have no end. */
 	if (TM_LIKELY(!tm_progress_wanted()) || call->op == TM_OP_DISOWN) return;
 	report->callback = Py_NewRef(progress);
@@ -48,8 +60,17 @@ static int tell(tm_report *report, uint32_t device, int kind, uint64_t done, uin
 	return 0;
 }
 
+bool tm_report_share(tm_call *call)
+{
+	tm_report *report = shared_now();
+	if (TM_LIKELY(!report) || !report->callback || call->op == TM_OP_DISOWN) return false;
+	call->progress = &report->moved;
+	return true;
+}
+
 int tm_report_tell(tm_report *report, const tm_call *call)
 {
+	if (TM_UNLIKELY(shared_now() != NULL)) report = shared;
 	if (TM_LIKELY(!report->callback)) return 0;
 	const uint64_t *fields[2][2] = {{&report->moved.spill_done, &report->moved.spill_total}, {&report->moved.restore_done, &report->moved.restore_total}};
 	uint64_t figures[2][2];
@@ -67,16 +88,15 @@ int tm_report_tell(tm_report *report, const tm_call *call)
 	return 0;
 }
 
-int tm_report_end(tm_report *report, tm_call *call)
+/* The last call of the callback for each kind that it was called for. */
+static int finish(tm_report *report, uint32_t device)
 {
-	call->progress = NULL;
-	if (TM_LIKELY(!report->callback)) return 0;
 	PyObject *type, *value, *traceback;
 	PyErr_Fetch(&type, &value, &traceback);
 	int failed = 0;
 	const uint64_t done[2] = {report->moved.spill_done, report->moved.restore_done};
 	for (int kind = 0; kind < 2 && report->callback && !failed && !tm_forked; kind++)
-		if (report->began_kind[kind]) failed = tell(report, call->device, kind, done[kind], done[kind]);
+		if (report->began_kind[kind]) failed = tell(report, device, kind, done[kind], done[kind]);
 	Py_CLEAR(report->callback);
 	if (type) { /* older, and the reason why the call has ended */
 		if (failed) PyErr_WriteUnraisable(NULL);
@@ -84,6 +104,41 @@ int tm_report_end(tm_report *report, tm_call *call)
 		return 0;
 	}
 	return failed;
+}
+
+int tm_report_end(tm_report *report, tm_call *call)
+{
+	call->progress = NULL;
+	if (TM_UNLIKELY(shared_now() != NULL)) return PyErr_Occurred() ? 0 : tm_report_tell(shared, call);
+	return TM_LIKELY(!report->callback) ? 0 : finish(report, call->device);
+}
+
+static PyObject *begin_moves(PyObject *module, PyObject *args)
+{
+	const char *kind;
+	unsigned long long nbytes;
+	if (!PyArg_ParseTuple(args, "sK:begin_moves", &kind, &nbytes)) return NULL;
+	if (!tm_progress_wanted() || shared) Py_RETURN_FALSE;
+	tm_report *report = PyMem_RawCalloc(1, sizeof *report);
+	if (!report) return PyErr_NoMemory();
+	report->after = progress_after;
+	report->callback = Py_NewRef(progress);
+	*(kind[0] == 'r' ? &report->moved.restore_total : &report->moved.spill_total) = nbytes;
+	shared = report;
+	Py_RETURN_TRUE;
+}
+
+static PyObject *end_moves(PyObject *module, PyObject *device)
+{
+	tm_report *report = shared;
+	int index = tm_resolve_device(device);
+	if (!report) return index < 0 ? NULL : Py_NewRef(Py_None);
+	shared = NULL;
+	int failed = index < 0 || (report->callback && finish(report, (uint32_t)index));
+	Py_CLEAR(report->callback);
+	PyMem_RawFree(report);
+	if (failed) return NULL;
+	Py_RETURN_NONE;
 }
 
 static PyObject *set_progress(PyObject *module, PyObject *args)
@@ -105,6 +160,10 @@ PyMethodDef tm_progress_methods[] = {
 	{"set_progress", set_progress, METH_VARARGS,
 		"set_progress(callback, after, /)\n--\n\nHave callback(device, kind, done, total) called while a call that moves for more than so many seconds goes on; None: nobody.\n"
 		"Returns what it was before."},
+	{"begin_moves", begin_moves, METH_VARARGS,
+		"begin_moves(kind, nbytes, /)\n--\n\nWhat this thread moves from now on, to end_moves, is told as one \"spill\" or \"restore\" of so many bytes, on one device. False: nobody\n"
+		"watches, or it is part of another one; then there is nothing to end."},
+	{"end_moves", end_moves, METH_O, "end_moves(device, /)\n--\n\nTells the end of it."},
 	{"get_progress", get_progress, METH_NOARGS, "get_progress()\n--\n\nThe callback; None: none."},
 	{NULL},
 };

@@ -7,6 +7,7 @@ from ._native import _fast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
     from typing import overload
 
@@ -91,7 +92,7 @@ def spill(*arrays: object) -> int:
     -----
     May be called from any thread. Work that was queued before and uses the arrays is waited for.
     """
-    return sum(buffer.spill() for buffer in _buffers(arrays))
+    return sum(freed for device, buffers in _by_device(arrays) for freed in _moved("spill", device, buffers))
 
 
 def restore(*arrays: object) -> None:
@@ -113,8 +114,9 @@ def restore(*arrays: object) -> None:
     -----
     May be called from any thread. An array that is restored is not held: use `hold` for that.
     """
-    for buffer in _buffers(arrays):
-        buffer.restore()
+    for device, buffers in _by_device(arrays):
+        for _ in _moved("restore", device, buffers):
+            pass
 
 
 if TYPE_CHECKING:
@@ -157,6 +159,29 @@ def label(name: str | None, /, *arrays: object) -> Labelled | None:
     for buffer in _buffers(arrays):
         buffer.label = name
     return None
+
+
+def _by_device(arrays: tuple[object, ...]) -> list[tuple[str, list[Buffer | BufferView]]]:
+    buffers = _buffers(arrays)
+    return [(device, [buffer for buffer in buffers if buffer.device == device]) for device in dict.fromkeys(buffer.device for buffer in buffers)]
+
+
+def _moved(kind: str, device: str, buffers: list[Buffer | BufferView]) -> Iterator[int]:
+    """Spill or restore buffers of one device, one after the other; who watches (`set_progress`) sees one move."""
+    shared = False
+    if len(buffers) > 1 and _fast.get_progress() is not None:
+        whole = {id(base): base for base in (getattr(buffer, "base", buffer) or buffer for buffer in buffers)}.values()
+        shared = _fast.begin_moves(kind, sum(base.nbytes for base in whole if base.is_spilled == (kind == "restore")))
+    try:
+        for buffer in buffers:
+            if kind == "spill":
+                yield buffer.spill()
+            else:
+                buffer.restore()
+                yield 0
+    finally:
+        if shared:
+            _fast.end_moves(device)
 
 
 def _hold_all(buffers: list[Buffer | BufferView], reason: str, holds: list[Hold]) -> None:

@@ -106,10 +106,16 @@ class Holder:
 
 
 def name_of(label: str | None, origin: str | None) -> str:
-    """Label and origin in one piece, for people."""
+    """Label and origin in one piece, for people: on one line, and without what a terminal would take for a command."""
+    label = label and one_line(label)
     if label and origin:
         return f"{label} ({origin})"
     return label or origin or "(no label)"
+
+
+def one_line(text: str) -> str:
+    """With a backslash escape in the place of each character that cannot be seen."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 class DeviceMemoryError(MemoryError, RuntimeError):

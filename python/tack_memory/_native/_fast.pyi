@@ -33,6 +33,10 @@ def take_notices() -> str:
 def set_progress(callback: Callable[[str, str, int, int], object] | None, after: float, /) -> Callable[[str, str, int, int], object] | None:
     """callback(device, "spill" or "restore", bytes done, bytes in all) while a call moves memory for more than `after` seconds. The one before."""
 
+def begin_moves(kind: str, nbytes: int, /) -> bool:
+    """What this thread moves on one device, up to end_moves, is told as one move. False: nobody watches, or it is part of another one."""
+
+def end_moves(device: _Device, /) -> None: ...
 def get_progress() -> Callable[[str, str, int, int], object] | None: ...
 def open_device(kind: str, ordinal: int, /) -> int:
     """Open (once) and return its index in this process. ValueError where there is none; the text lists what there is."""
