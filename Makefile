@@ -10,12 +10,14 @@ VPY := .venv/bin/python
 IN := $(VPY) buildsystem/toolchain.py
 export V
 
-.PHONY: help setup develop build demo test test-go test-py test-numpy test-gpu test-clients test-tack bench model race asan lint docs format wheel wheels clean
+.PHONY: help setup develop build demo demo-dask demo-mpi test test-go test-py test-numpy test-gpu test-clients test-tack bench model race asan lint docs format wheel wheels clean
 
 help:
 	@echo "make develop       make the virtual environment .venv, with the package importable from this checkout"
 	@echo "make build         bring the native part up to date, after a change of Go or C"
 	@echo "make demo          the main job, without and with budgets (DEVICE=sim-hip:0: there; ARGS=--help lists its options)"
+	@echo "make demo-dask     the same job in pieces on a Dask cluster of four workers, each on a device that is too small"
+	@echo "make demo-mpi      the same on four MPI ranks"
 	@echo "make test          test-go and test-py"
 	@echo "make test-numpy    NumPy's own tests with each allocator in the whole process (an hour or two), and ours on the oldest NumPy (ARGS=--help: its options)"
 	@echo "make test-gpu      the tests on real devices; writes bench/RESULTS-gpu.md (without a GPU it says so)"
@@ -45,6 +47,12 @@ build: setup
 demo: build
 	@$(VPY) examples/sweep.py $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
+demo-dask: build
+	@$(VPY) examples/dask_sweep.py $(ARGS)
+
+demo-mpi: build
+	@$(VPY) examples/mpi_sweep.py $(ARGS)
+
 test: test-go test-py
 
 # With TACK_MEMORY_FETCH_HEADERS=1 the vendors' own headers are fetched, and all tables compared with them; else that is skipped where they are not there.
@@ -55,10 +63,11 @@ test-go: setup
 	TACK_MEMORY_TEST_SIM_FOLDER=$(abspath build/softdriver/test-go) $(IN) go test -race -timeout 30m -tags invariants ./...
 
 # The tests of hosts in processes of their own: a host's memory that is left on a device is none of ours, and would be missing to tests of exact sizes. Those of NumPy's
-# memory, too: they count every array of their process.
+# memory, too: they count every array of their process. Those of Dask and MPI start processes of their own, so no two of them at a time.
 PYTEST := $(VPY) -m pytest -q $(PARALLEL)
+APART := tests/py/hosts tests/py/numpy tests/py/dask tests/py/mpi
 test-py: build
-	$(if $(ARGS),$(PYTEST) $(ARGS),$(PYTEST) --ignore=tests/py/hosts --ignore=tests/py/numpy && $(PYTEST) tests/py/hosts && $(PYTEST) tests/py/numpy)
+	$(if $(ARGS),$(PYTEST) $(ARGS),$(PYTEST) $(APART:%=--ignore=%) && $(PYTEST) tests/py/hosts && $(PYTEST) tests/py/numpy && $(VPY) -m pytest -q tests/py/dask tests/py/mpi)
 
 test-numpy: build
 	$(if $(ARGS),,tests/py/numpy/oldest)
