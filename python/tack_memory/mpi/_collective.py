@@ -82,8 +82,8 @@ def collective(comm: MPI.Intracomm | None, call: str, arguments: Callable[[], di
     error, seconds = None, TIMEOUT
     try:
         seconds = _seconds(timeout)
-        record["arguments"] = arguments()
         record["told"] = part()
+        record["arguments"] = arguments()
     except Exception as failed:
         error = failed
         record["problem"] = _text_of(failed)

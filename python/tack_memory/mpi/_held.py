@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Self
 
 from mpi4py import MPI
 
-from .._arrays import _buffers, _hold_all, _release
+from .._arrays import _buffers, hold
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from .._native._fast import Hold
 
     Handle = MPI.Request | MPI.Win
 
@@ -58,27 +56,26 @@ class held:
     nonblocking call goes on after it has returned, and so needs `held`.
     """
 
-    __slots__ = ("_arrays", "_handles", "_holds", "pointers")
+    __slots__ = ("_arrays", "_handles", "_hold", "pointers")
 
     def __init__(self, *arrays: object) -> None:
         self._arrays = _buffers(arrays)
-        self._holds: list[Hold] | None = None
+        self._hold: hold | None = None
         self._handles: list[Handle] = []
         self.pointers: list[int] = []
 
     def __enter__(self) -> Self:
         """Make all resident and hold them."""
-        if self._holds is not None:
+        if self._hold is not None:
             raise RuntimeError("these arrays are held already; make another `held`")
-        holds: list[Hold] = []
+        one = hold(*self._arrays, reason=REASON)
+        one.__enter__()
         try:
-            for device in dict.fromkeys(buffer.device for buffer in self._arrays):
-                _hold_all([buffer for buffer in self._arrays if buffer.device == device], REASON, holds)
             self.pointers = [buffer.device_ptr for buffer in self._arrays]
         except BaseException:
-            _release(holds)
+            one.__exit__(None, None, None)
             raise
-        self._holds = holds
+        self._hold = one
         return self
 
     def until(self, *handles: Handle) -> None:
@@ -90,7 +87,7 @@ class held:
             A request is complete when it was waited for, or a test said so: in short, when its handle is null. A persistent request and a window have the
             address until they are freed.
         """
-        if self._holds is None:
+        if self._hold is None:
             raise RuntimeError("`until` is for inside the block")
         for handle in handles:
             if not isinstance(handle, (MPI.Request, MPI.Win)):
@@ -99,28 +96,28 @@ class held:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /) -> None:
         """Let go of all, now or when MPI does."""
-        if self._holds is None:
+        if self._hold is None:
             raise RuntimeError("these arrays were not held")
-        holds, self._holds = self._holds, None
+        one, self._hold = self._hold, None
         handles, self._handles = self._handles, []
         if any(handles):
-            _watch(holds, handles)
+            _watch(one, handles)
         else:
-            _release(holds)
+            one.__exit__(None, None, None)
 
 
 _lock = threading.Lock()  # guards the two below
-_kept: list[tuple[list[Hold], list[Handle]]] = []  # what is held after its block
+_kept: list[tuple[hold, list[Handle]]] = []  # what is held after its block
 _watcher: threading.Thread | None = None
 
 
-def _watch(holds: list[Hold], handles: list[Handle]) -> None:
+def _watch(one: hold, handles: list[Handle]) -> None:
     """A thread looks at the handles: a spill by another thread must find the hold gone soon after the request is complete.
 
     It calls nothing of MPI. To ask for a request while another thread waits for it is an error, and whether a handle is null can be seen without asking."""
     global _watcher
     with _lock:
-        _kept.append((holds, handles))
+        _kept.append((one, handles))
         if _watcher is None:
             _watcher = threading.Thread(target=_look, name="tack_memory.mpi.held", daemon=True)
             _watcher.start()
@@ -131,13 +128,14 @@ def _look() -> None:
     while True:
         time.sleep(_LOOK)
         with _lock:
-            over = [one for one in _kept if not any(one[1])]
-            _kept[:] = [one for one in _kept if any(one[1])]
-            if not _kept:
+            over = [(one, handles) for one, handles in _kept if not any(handles)]
+            _kept[:] = [kept for kept in _kept if kept not in over]  # not asked twice: a handle may become null in between
+            last = not _kept
+            if last:
                 _watcher = None
-        for holds, _ in over:
-            _release(holds)
-        if _watcher is not threading.current_thread():
+        for one, _ in over:
+            one.__exit__(None, None, None)
+        if last:
             return
 
 
