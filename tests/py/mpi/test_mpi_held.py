@@ -39,9 +39,9 @@ def test_nonblocking_messages_under_a_small_budget() -> None:
         + """
     press()
     told["could be spilled"] = source.is_spilled, into.is_spilled
-    with ranks.held(source, into) as held:
-        told["pointers"] = held.pointers == [source.device_ptr, into.device_ptr]
-        requests = [comm.Irecv(memory(held.pointers[1]), left)]
+    with ranks.held(source, into) as both, ranks.held(into) as held:
+        told["pointers"] = both.pointers == [source.device_ptr, into.device_ptr]
+        requests = [comm.Irecv(memory(held.pointers[0]), left)]
         held.until(*requests)
     press()
     told["during"] = source.is_spilled, into.is_spilled, dict(into.holds)
