@@ -13,7 +13,7 @@ import pytest
 import tack_memory
 
 NO_STUB_CAN_SAY = r"""
-tack_memory\._native\.(_fast\.MemoryInfo|_events\.Event)\.__match_args__
+tack_memory\._native\.(_fast\.MemoryInfo|_events\.Event)\.(__match_args__|__replace__)  # the second from Python 3.13 on
 tack_memory\._native\._fast\.(launch|PeakScope|PointerSlot)  # PEP 800's disjoint_base, which older type checkers do not know
 tack_memory\._native\._numpy\.(Handler|Track)  # types' names
 """
