@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from mpi4py import MPI
 
 from .._arrays import _buffers, hold
+from .._native import _fast
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,7 +26,8 @@ _LOOK = 0.005  # seconds between two looks at the handles that are waited for
 class held:
     """Keep arrays on the device while MPI has their address: `with held(a, b) as held: ...`
 
-    All are made resident in one pass on entry, and none is spilled until the block ends. A nonblocking call keeps the address for longer: give its request to
+    All are made resident in one pass on entry, and none is spilled until the block ends. Work that is queued on their devices is waited for, since MPI knows
+    nothing of it. A nonblocking call keeps the address for longer: give its request to
     `until`, and the arrays stay where they are until the request is complete, however long after the block that is.
 
     Parameters
@@ -72,6 +74,8 @@ class held:
         one.__enter__()
         try:
             self.pointers = [buffer.device_ptr for buffer in self._arrays]
+            for device in dict.fromkeys(buffer.device for buffer in self._arrays):
+                _fast.synchronize(device)  # MPI knows no stream: what fills, zeroes or restores the arrays must be over when it reads or writes them
         except BaseException:
             one.__exit__(None, None, None)
             raise

@@ -91,6 +91,27 @@ def test_blocking_messages() -> None:
         assert one["during"] == [False, False, {"hold: mpi": 1}] and one["released"] and one["came"]
 
 
+def test_what_is_queued_on_the_device_is_over_when_mpi_reads() -> None:
+    told = run(
+        """
+        SIZE = 1 << 20
+        told["came"] = []
+        for number in range(1, 30):
+            source, into = tack_memory.allocate(SIZE, DEVICE), tack_memory.allocate(SIZE, DEVICE)       # zeroed on the device's stream
+            source.fill(number)
+            if number % 2:
+                source.spill()          # and restored on it
+            with ranks.held(source, into) as held:
+                one, other = (MPI.buffer.fromaddress(pointer, SIZE) for pointer in held.pointers)
+                MPI.COMM_SELF.Sendrecv([one, MPI.BYTE], 0, 0, [other, MPI.BYTE], 0, 0)
+            told["came"].append(bytes(into.copy_to_host()) == bytes([number]) * SIZE)
+        """,
+        number=1,
+        TACK_MEMORY_SIM="512 MiB",
+    )
+    assert told[0]["came"] == [True] * 29
+
+
 def test_persistent_requests_and_windows_until_they_are_freed() -> None:
     told = run(
         _MEMORY
