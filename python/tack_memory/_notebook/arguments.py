@@ -52,10 +52,15 @@ def _first_word(text: str, option: str) -> tuple[str, str]:
     return word, after.lstrip()
 
 
+def without_semicolon(line: str) -> str:
+    """A line without the semicolon at its end, which people write out of habit, to see no result."""
+    return line.strip().rstrip(";").rstrip()
+
+
 def words(line: str) -> list[str]:
-    """The words of a line; those in quotes are one."""
+    """The words of a line; those in quotes are one. A semicolon at its end is none."""
     try:
-        return shlex.split(line)
+        return shlex.split(without_semicolon(line))
     except ValueError as error:
         raise ValueError(f"{error}: {line}") from None
 
@@ -79,11 +84,11 @@ def join_sizes(parts: list[str]) -> list[str]:
     return joined
 
 
-def at_most_a_device(parts: list[str], usage: str) -> str | None:
+def at_most_a_device(parts: list[str]) -> str | None:
     """The only word there may be; None: no word."""
     for part in parts:
         if part.startswith("-"):
-            raise ValueError(f"there is no option {part}; {usage}")
+            raise ValueError(f"there is no option {part}")
     if len(parts) > 1:
-        raise ValueError(f"too many arguments: {' '.join(parts)}; {usage}")
+        raise ValueError(f"too many arguments: {' '.join(parts)}")
     return parts[0] if parts else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._native import _fast
 from .._progress import get_progress, set_progress, tqdm_is_there
 
 TYPE_CHECKING = False
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _loaded: dict[int, tuple[Any, Any]] = {}  # id of a shell -> (its magics, what runs after each of its cells)
-_progress = False  # the bar of long moves was switched on by `load`
+_progress: object = None  # the callback that `load` has set: the bar of long moves
 
 
 def load(shell: Any) -> None:
@@ -17,7 +18,8 @@ def load(shell: Any) -> None:
     global _progress
     if id(shell) in _loaded:
         return
-    from .magics import AfterCell, MemoryMagics
+    from .after_cell import AfterCell
+    from .magics import MemoryMagics
 
     magics, after_cell = MemoryMagics(shell), AfterCell(shell)
     shell.register_magics(magics)
@@ -25,7 +27,12 @@ def load(shell: Any) -> None:
     _loaded[id(shell)] = magics, after_cell
     if get_progress() is None and tqdm_is_there():
         set_progress("tqdm")
-        _progress = True
+        _progress = _fast.get_progress()
+
+
+def is_loaded(shell: Any) -> bool:
+    """Whether this shell has the magics."""
+    return id(shell) in _loaded
 
 
 def unload(shell: Any) -> None:
@@ -35,10 +42,10 @@ def unload(shell: Any) -> None:
     if found is None:
         return
     magics, after_cell = found
-    if _progress and not _loaded:
-        _progress = False
-        if get_progress() == "tqdm":
+    if not _loaded:
+        if _progress is not None and _fast.get_progress() is _progress:  # not what the user has set since, which may be a bar, too
             set_progress(None)
+        _progress = None
     shell.events.unregister("post_run_cell", after_cell)
     for registered in shell.magics_manager.magics.values():
         for name, function in list(registered.items()):

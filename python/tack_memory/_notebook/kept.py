@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 MOST = 200_000
-"""Objects that are looked at; some 0.2 s. A traceback with more behind it is not told about."""
+"""Objects that are looked at; some 0.2 s. Of a traceback with more behind it, what it keeps cannot be told."""
+
+
+class TooManyError(Exception):
+    """More than `MOST` objects are reached."""
+
 
 # They refer to nothing that is of interest, or to half of the program.
 _LEAVES = (str, bytes, bytearray, int, float, complex, bool, type(None), type, ModuleType, CodeType, BuiltinFunctionType)
@@ -30,22 +35,18 @@ _MACHINERY = frozenset(
 _RECORDS = ("ExecutionResult", "ExecutionInfo")  # of IPython: what it tells of one cell, which the cell's own frames refer to
 
 
-def only_kept_by(getters: Iterable[Callable[[], object]], *, apart: object = None) -> dict[int, object] | None:
-    """The objects that nothing else keeps alive than the references that the getters read, by id; None: more than `MOST` are reached.
+def only_kept_by(getters: Iterable[Callable[[], object]], *, apart: object = None) -> dict[int, object]:
+    """The objects that nothing else keeps alive than the references that the getters read, by id. TooManyError: more than `MOST` are reached.
 
-    Each getter stands for one reference, and returns what it refers to; two getters of one place would count it twice. Garbage is collected first: what shows
-    a traceback in colours leaves cycles behind that refer to its frames. `apart` is not looked into: references from it are either among the getters or
-    those of others."""
-    gc.collect()
-    reached = _reach([get() for get in getters], id(apart))
-    if reached is None:
-        return None
-    nodes, inside = reached
+    Each getter stands for one reference, and returns what it refers to; two getters of one place would count it twice. Garbage is to be collected before: what
+    shows a traceback in colours leaves cycles behind that refer to its frames. `apart` is not looked into: references from it are either among the getters
+    or those of others."""
+    nodes, inside = _reach([get() for get in getters], id(apart))
     _take_away_held(nodes, inside)
     return nodes
 
 
-def _reach(values: list[object], apart: int) -> tuple[dict[int, object], dict[int, int]] | None:
+def _reach(values: list[object], apart: int) -> tuple[dict[int, object], dict[int, int]]:
     """All that can be reached, by id, and how many references to each come from there. Empties `values`, so that no reference is left in it."""
     nodes: dict[int, object] = {}
     inside: dict[int, int] = {}
@@ -64,7 +65,7 @@ def _reach(values: list[object], apart: int) -> tuple[dict[int, object], dict[in
             inside[name] = 1
             order.append(name)
         if len(nodes) > MOST:
-            return None
+            raise TooManyError
     return nodes, inside
 
 

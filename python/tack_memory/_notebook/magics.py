@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import inspect
+import warnings
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, output_can_be_silenced
-from IPython.display import display as _display
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, needs_local_scope, output_can_be_silenced
 
 from .. import _budget
 from .._accounting import MemoryPeak
 from .._cards import card, info_part, peak_card, text
+from .._devices import NUMPY
 from .._native import _fast
 from .._sizes import format_bytes
-from . import stale
-from .arguments import at_most_a_device, join_sizes, split_options, take_flag, words
-from .shown import Shown, peak_text
+from . import code, stale, told
+from .arguments import at_most_a_device, join_sizes, split_options, take_flag, without_semicolon, words
+from .shown import NUMPYS_LINES, Shown, peak_text, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
 _PEAK_USAGE = "%%memory_peak [device] [-l LABEL] [--origins] [-o], or on one line: %memory_peak [-d DEVICE] [-l LABEL] [--origins] [-o] expression"
-_INFO_USAGE = "%memory_info [device] [--forget]"
+_INFO_USAGE = "%memory_info [device] [--forget] [--forget-results]"
 _BUDGET_USAGE = "%memory_budget [SIZE | none] [device] [--strict]"
 
 
@@ -34,8 +33,9 @@ class MemoryMagics(Magics):
     """%%memory_peak, %memory_info and %memory_budget."""
 
     @output_can_be_silenced  # by a semicolon at the end of the line
+    @needs_local_scope
     @line_cell_magic
-    def memory_peak(self, line: str, cell: str | None = None) -> Any:
+    def memory_peak(self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Any:
         """Run a cell, or an expression, and show how much device memory it needed.
 
         Usage, in cell mode::
@@ -58,7 +58,8 @@ class MemoryMagics(Magics):
         -l LABEL (--label)
             A name; in quotes if there is a space in it.
         --origins
-            Record origins while it runs (`tack_memory.set_origins("line")`), so that the lines which hold the memory at the peak are told.
+            Record origins while it runs (`tack_memory.set_origins("line")`), so that the lines which hold the memory at the peak are told. Of NumPy's
+            memory `tack_memory.numpy.track` tells them.
         -o
             Return the MemoryPeak, for use in code: `peak = %memory_peak -o f(x)`. Without it the line magic returns the value of the expression, and the cell
             magic nothing.
@@ -70,10 +71,13 @@ class MemoryMagics(Magics):
 
             In [2]: total = %memory_peak --origins mesh.sum()
 
-        The cell runs in the notebook's namespace. A top-level `await` is not possible in it: write `with tack_memory.memory_peak() as peak:` there.
+        The cell runs in the notebook's namespace; an expression in a function sees the function's variables. A top-level `await` is not possible in either:
+        write `with tack_memory.memory_peak() as peak:` there.
         """
         __tracebackhide__ = True
         with _usage_errors(_PEAK_USAGE):
+            if cell is not None:
+                line = without_semicolon(line)
             options, rest = split_options(line, flags=("-o", "--origins"), valued=("-d", "--device", "-l", "--label"))
             device = options.get("--device", options.get("-d"))
             if cell is not None:
@@ -82,10 +86,11 @@ class MemoryMagics(Magics):
             elif not rest:
                 raise ValueError("there is no expression to run")
         label = options.get("--label", options.get("-l"))
-        run = self._compiled(rest, "eval") if cell is None else self._compiled(cell, "exec")
+        with _usage_errors(_PEAK_USAGE):
+            run = code.of_expression(self.shell, rest, local_ns) if cell is None else code.of_cell(self.shell, cell)
         with _usage_errors(_PEAK_USAGE, self._hint(device)):
             peak = MemoryPeak(device, label)
-            before: Any = _fast.set_origins("line") if "--origins" in options else None
+            before: Any = _fast.need_origins("line") if "--origins" in options else None
             try:
                 peak.__enter__()
             except BaseException:
@@ -98,40 +103,9 @@ class MemoryMagics(Magics):
             peak.__exit__(None, None, None)
             if before is not None:
                 _fast.set_origins(before)
-            show(Shown(peak_text(peak), peak_card(peak)))
+            below = _as_html([NUMPYS_LINES] if peak.device == NUMPY and peak.at_peak is None else [])
+            show(Shown(peak_text(peak), peak_card(peak, below)))
         return peak if "-o" in options else value
-
-    def _compiled(self, source: str, mode: str) -> Callable[[], object]:
-        """What runs the source in the notebook's namespace and returns its value (of a cell: None, what its last line gives is shown as always)."""
-        __tracebackhide__ = True
-        shell: Any = self.shell
-        transformed = shell.transform_cell(source)
-        if mode == "eval":
-            transformed = transformed.strip().rstrip(";")
-        name = shell.compile.cache(transformed, shell.displayhook.prompt_count, raw_code=source)
-        tree: Any = shell.compile.ast_parse(transformed, filename=name, symbol=mode)
-        quiet = shell.displayhook.semicolon_at_end_of_expression(transformed)  # only now: it has been parsed
-        if mode == "exec":
-            tree = shell.transform_ast(tree)
-        flags: Any = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | getattr(shell.compile, "flags", 0)
-        if mode == "eval":
-            codes = [compile(tree, name, "eval", flags, dont_inherit=True)]
-        else:
-            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) and not quiet else None
-            codes = [compile(tree, name, "exec", flags, dont_inherit=True)]
-            if last is not None:  # as IPython itself does: its value goes to sys.displayhook
-                codes.append(compile(ast.Interactive([last]), name, "single", flags, dont_inherit=True))
-        if any(code.co_flags & inspect.CO_COROUTINE for code in codes):
-            raise UsageError("memory_peak: a magic cannot run a top-level await; write `with tack_memory.memory_peak() as peak:` in the cell")
-
-        def run() -> object:
-            __tracebackhide__ = True
-            value: object = None
-            for code in codes:
-                value = eval(code, shell.user_global_ns, shell.user_ns)
-            return value
-
-        return run
 
     @line_magic
     def memory_info(self, line: str) -> None:
@@ -139,32 +113,33 @@ class MemoryMagics(Magics):
 
         Usage::
 
-            %memory_info [device] [--forget]
+            %memory_info [device] [--forget] [--forget-results]
 
         device
             "cuda:0", "cuda"; by default the current device. A Python variable: {device}
         --forget
             Before that, drop the exception that Python and IPython keep of the last error (`sys.last_value` and others). The arrays that only its traceback
             keeps alive are freed. `%debug` has nothing to look at then.
+        --forget-results
+            Before that, drop the results of cells in which there are arrays out of all places where IPython keeps them (`Out`, `_`, `_3` and others).
+            Variables, and other results, stay.
 
         Arrays that only a stored traceback keeps alive, or only IPython's cache of results (`Out`), are named, with what lets go of them.
         """
         with _usage_errors(_INFO_USAGE):
             parts = words(line)
-            forget = take_flag(parts, "--forget")
-            device = at_most_a_device(parts, _INFO_USAGE)
-        told: list[str] = []
-        if forget:
-            freed = stale.forget(self.shell)
-            told.append(
-                f"the stored error is forgotten; arrays that only it kept alive: {format_bytes(freed)}" if freed else "no stored error keeps arrays alive"
-            )
-        with _usage_errors(_INFO_USAGE, self._hint(device)):
+            error, results = take_flag(parts, "--forget"), take_flag(parts, "--forget-results")
+            device = at_most_a_device(parts)
+        notes: list[str] = []
+        with _usage_errors(_INFO_USAGE, self._hint(device)), _warnings_in(notes):
             info = _fast.memory_info(device)
-        found = stale.look(self.shell)
-        words_ = [repr(info), *told, *([stale.text_of(found)] if found else [])]
-        notes = "".join(f'<p class="tm-note">{text(line)}</p>' for line in told)
-        show(Shown("\n".join(words_), card(info_part(info), notes, stale.html_of(found))))
+        if error or results:
+            done = stale.forget(self.shell, error=error, results=results)
+            notes.append(told.of_forgotten(done, error=error, results=results))
+            info = _fast.memory_info(info.device)
+        found = stale.look_safely(self.shell, collect=not (error or results))
+        lines = [repr(info), *notes, told.text_of(found, self.shell)]
+        show(Shown("\n".join(filter(None, lines)), card(info_part(info), _as_html(notes), told.html_of(found, self.shell))))
 
     @line_magic
     def memory_budget(self, line: str) -> None:
@@ -187,21 +162,23 @@ class MemoryMagics(Magics):
             parts = words(line)
             strict = take_flag(parts, "--strict")
             parts = join_sizes(parts)
+            if len(parts) > 1 and not _is_size(parts[0]) and _is_size(parts[1]):
+                raise ValueError(f"the size comes first: %memory_budget {parts[1]} {parts[0]}{' --strict' if strict else ''}")
             size = parts.pop(0) if parts and _is_size(parts[0]) else None
-            device = at_most_a_device(parts, _BUDGET_USAGE)
+            device = at_most_a_device(parts)
             if size is None and strict:
                 raise ValueError("--strict is for a budget that is set: name its size, too")
-        told = []
-        with _usage_errors(_BUDGET_USAGE, self._hint(device)):
+        told_before: list[str] = []
+        notes: list[str] = []
+        with _usage_errors(_BUDGET_USAGE, self._hint(device)), _warnings_in(notes):
             name = _fast.memory_info(device).device
             if size is not None:
                 before = _budget.set_memory_budget(None if size.lower() == "none" else size, name, strict=strict)
-                told.append("before: " + ("no budget" if before is None else format_bytes(before)))
+                told_before.append("before: " + ("no budget" if before is None else format_bytes(before)))
         info = _fast.memory_info(name)
         budget = "none" if info.budget is None else f"{format_bytes(info.budget)}{' (strict)' if info.strict else ''}"
         line = f"{name}: budget {budget}; in use {format_bytes(info.in_use)}, spilled {format_bytes(info.spilled)}"
-        notes = "".join(f'<p class="tm-note">{text(one)}</p>' for one in told)
-        show(Shown("; ".join([line, *told]), card(info_part(info), notes)))
+        show(Shown("\n".join(["; ".join([line, *told_before]), *notes]), card(info_part(info), _as_html([*told_before, *notes]))))
 
     def _hint(self, device: str | None) -> str:
         """What to add to the error of an unknown device: a variable of that name has to be written in braces."""
@@ -222,11 +199,6 @@ def _options_behind(rest: str, device: str | None) -> tuple[dict[str, str], str 
     return options, device
 
 
-def show(shown: Shown) -> None:
-    """HTML in a notebook, text in a terminal."""
-    _display(shown)  # type: ignore[no-untyped-call]  # IPython's
-
-
 def _is_size(word: str) -> bool:
     """Whether a word is meant as a size: devices begin with a letter."""
     return word.lower() == "none" or word[:1] in "0123456789.-+"
@@ -241,15 +213,16 @@ def _usage_errors(usage: str, hint: str = "") -> Iterator[None]:
         raise UsageError(f"{error}{hint}\nusage: {usage}") from None
 
 
-class AfterCell:
-    """Says after a failed cell which arrays its traceback keeps alive, where these are large."""
+@contextlib.contextmanager
+def _warnings_in(notes: list[str]) -> Iterator[None]:
+    """What the package warns of meanwhile is shown with the figures. A warning by itself would name a line of IPython's as the place."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield
+        finally:
+            notes += [str(one.message) for one in caught]
 
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
 
-    def __call__(self, result: Any) -> None:
-        if result.success:
-            return
-        found = stale.stale_arrays(self._shell)
-        if found is not None and found.nbytes >= stale.WARN_FROM:
-            show(Shown(stale.text_of([found]), card(stale.html_of([found]))))
+def _as_html(notes: list[str]) -> str:
+    return "".join(f'<p class="tm-note">{text(line)}</p>' for line in notes)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from .._cards import ASK_FOR_ORIGINS, MOST_HOLDERS, peak_rows, short_name
+from .._devices import NUMPY
 from .._sizes import format_bytes, format_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._accounting import MemoryPeak
+
+
+NUMPYS_LINES = "Which lines hold it: a block `with tack_memory.numpy.track() as t:`, then `t.report()`"
 
 
 class Shown:
@@ -25,6 +29,13 @@ class Shown:
         return self._html
 
 
+def show(shown: Shown) -> None:
+    """HTML in a notebook, text in a terminal."""
+    from IPython.display import display
+
+    display(shown)  # type: ignore[no-untyped-call]  # IPython's
+
+
 def peak_text(peak: MemoryPeak) -> str:
     """The figures of a closed scope, a line each, and the largest holders at its peak where these are known."""
     lines = [f"{peak.label or 'peak'} on {peak.device}, in {format_seconds(peak.seconds)}"]
@@ -33,8 +44,7 @@ def peak_text(peak: MemoryPeak) -> str:
     lines += [f"  {name:<{widths[0]}}  {figure:>{widths[1]}}  {says}" for name, figure, says in rows]
     holders = peak.at_peak
     if holders is None:
-        if peak.device != "numpy":
-            lines.append(f"  {ASK_FOR_ORIGINS}")
+        lines.append(f"  {NUMPYS_LINES if peak.device == NUMPY else ASK_FOR_ORIGINS}")
         return "\n".join(lines)
     lines.append("  on the device at the peak:")
     lines += [

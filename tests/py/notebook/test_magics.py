@@ -82,6 +82,13 @@ def test_a_failing_cell_fails_and_shows_its_peak_and_no_frame_of_ours(notebook: 
         ("%memory_budget 8 bananas", "unknown device 'bananas'|too many"),
         ("%memory_budget --strict", "--strict is for a budget that is set"),
         ("%memory_budget 8MiB sim:0 sim:1", "too many arguments"),
+        ("%memory_budget sim:0 8MiB", "the size comes first: %memory_budget 8MiB sim:0"),
+        ("%memory_budget sim:0 8 MiB --strict;", "the size comes first: %memory_budget 8 MiB sim:0 --strict"),
+        ("%memory_info -1", "there is no option -1"),
+        ("%memory_peak -d sim:0 x=1", "one line takes an expression; a statement needs %%memory_peak: x=1"),
+        ("%memory_peak -d sim:0 del x", "a statement needs %%memory_peak"),
+        ("%memory_peak -d sim:0 1 +", "this is no expression: 1 \\+ "),
+        ("%memory_peak -dsim:0 1", "an option and its value are two words: -d sim:0"),
         ("%memory_peak", "there is no expression to run"),
         ("%memory_peak -d", "-d needs a value"),
         ("%memory_peak -x 1", "there is no option -x"),
@@ -98,7 +105,7 @@ def test_wrong_arguments_are_usage_errors(notebook: Any, line: str, says: str) -
     budget = tack_memory.get_memory_budget(DEVICE)
     text = notebook.run(line, fails=True)
     assert text.startswith("UsageError: ") and re.search(says.replace("{", r"\{"), text), text
-    assert "Traceback" not in text and "usage: %" in text or "await" in text
+    assert "Traceback" not in text and "File" not in text and (text.count("[device]") == text.count("usage: ") == 1 or "await" in text)
     assert tack_memory.get_memory_budget(DEVICE) == budget and "never" not in notebook.shell.user_ns
 
 
@@ -119,6 +126,98 @@ def test_the_budget_is_set_shown_and_taken_away(notebook: Any) -> None:
 def test_the_info_of_a_device_as_text_and_as_html(notebook: Any) -> None:
     text = notebook.run(f"block = tm.allocate(5 << 20, '{DEVICE}')\n%memory_info {DEVICE}")
     assert "MemoryInfo(sim:0: in use " in text and 'class="tack-memory"' in notebook.html[0]
+
+
+def test_semicolons_at_the_end_are_no_arguments(notebook: Any) -> None:
+    assert "MemoryInfo(sim:0" in notebook.run(f"%memory_info {DEVICE};") and "sim:0: budget" in notebook.run(f"%memory_budget {DEVICE} ;")
+    assert figure(notebook.run(f"%%memory_peak {DEVICE};\na = tm.allocate(1 << 20, '{DEVICE}')"), "own") == "1 MiB"
+    assert "a; on sim:0" in notebook.run(f"%%memory_peak {DEVICE} -l 'a;'\n1"), "in quotes it is one"
+
+
+def test_origins_that_are_recorded_already_stay(notebook: Any) -> None:
+    notebook.run("tm.set_origins('stack');")
+    try:
+        notebook.run(f"%%memory_peak {DEVICE} --origins\nwith tm.memory_peak('{DEVICE}'):\n    mode = tm.set_origins('stack')")
+        assert notebook.shell.user_ns["mode"] == "stack"
+    finally:
+        assert tack_memory.set_origins("off") == "stack"
+
+
+def test_a_wrong_device_forgets_nothing(notebook: Any) -> None:
+    before = tack_memory.memory_info(DEVICE).in_use
+    notebook.run(f"def apply():\n    scratch = tm.allocate(4 << 20, '{DEVICE}')\n    1 / 0")
+    notebook.run("apply()", fails=True)
+    assert "unknown device" in notebook.run("%memory_info nosuch --forget", fails=True)
+    assert tack_memory.memory_info(DEVICE).in_use == before + 4 * MIB
+    assert "4 MiB: scratch in apply" in notebook.run(f"%memory_info {DEVICE}")
+
+
+@pytest.mark.parametrize(
+    "expression", ["n + 1", "[n + i for i in range(n)][1] + n - 5", "(lambda: n + 1)()", "sum(n for _ in 'ab') - given + 1", "(m := n) + 1"]
+)
+def test_in_a_function_an_expression_sees_its_variables(notebook: Any, expression: str) -> None:
+    text = notebook.run(f"given = 5\ndef use(n):\n    value = %memory_peak -d {DEVICE} {expression}\n    return value\nuse(5)")
+    assert notebook.shell.user_ns["_"] == 6 and "peak on sim:0" in text
+    notebook.run(f"value = %memory_peak -d {DEVICE} (kept := given + 1)")
+    assert notebook.shell.user_ns["kept"] == notebook.shell.user_ns["value"] == 6, "in a cell they are the notebook's"
+
+
+def test_what_fails_in_a_function_keeps_arrays_that_are_named(notebook: Any) -> None:
+    notebook.run(f"def use(n):\n    mine = tm.allocate(n, '{DEVICE}')\n    %memory_peak -d {DEVICE} mine.nbytes / 0")
+    text = notebook.run("use(4 << 20)", fails=True)
+    assert "1 array of 4 MiB on sim:0 is kept alive only by the stored traceback of ZeroDivisionError" in text and "mine in " in text
+
+
+def test_a_budget_that_spills_nothing_is_a_note_of_the_magics() -> None:
+    """In a process of its own: it is said once in each."""
+    done = run_python(
+        """
+        from IPython.core.interactiveshell import InteractiveShell
+        shell = InteractiveShell.instance()
+        shell.run_cell("%load_ext tack_memory")
+        shell.run_cell("%memory_budget 8 MiB cpu")
+        """
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "cpu: budget 8 MiB; in use 0 B, spilled 0 B; before: no budget\ncpu: a budget is counted here, but nothing is ever spilled" in done.stdout
+
+
+def test_of_numpys_memory_it_is_said_what_tells_the_lines() -> None:
+    pytest.importorskip("numpy")
+    done = run_python(
+        """
+        import tack_memory.numpy
+        from IPython.core.interactiveshell import InteractiveShell
+        tack_memory.numpy.install()
+        shell = InteractiveShell.instance()
+        shell.run_cell("%load_ext tack_memory\\nimport tack_memory as tm\\nimport numpy as np")
+        shell.run_cell("%%memory_peak numpy --origins\\na = np.ones(1 << 20)")
+        from tack_memory._notebook import magics, shown
+        html = []
+        magics.show = lambda shown: html.append(shown._repr_html_())
+        shell.run_cell("%memory_peak -d numpy 1")
+        assert "tack_memory.numpy.track() as t" in html[0], html
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tack_memory.numpy.track() as t" in done.stdout, done.stdout
+
+
+def test_the_bar_that_somebody_has_set_stays(notebook: Any) -> None:
+    pytest.importorskip("tqdm")
+    before = tack_memory.set_progress(None)
+    try:
+        notebook.run("%unload_ext tack_memory")
+        notebook.run("%load_ext tack_memory")
+        notebook.run("tm.set_progress('tqdm', after=5)")
+        notebook.run("%unload_ext tack_memory")
+        assert tack_memory.set_progress(None) == "tqdm", "it is not what %load_ext has set"
+        notebook.run("%load_ext tack_memory")
+        notebook.run("%unload_ext tack_memory")
+        assert tack_memory.set_progress(None) is None
+        notebook.run("%load_ext tack_memory")
+    finally:
+        tack_memory.set_progress(before)
 
 
 def test_help_tells_usage_and_examples(notebook: Any) -> None:
@@ -183,7 +282,7 @@ def test_in_a_real_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert error["ename"] == "ValueError"
     (warning,) = (one["data"]["text/plain"] for one in outputs[2] if one["output_type"] == "display_data")
     assert "1 array of 3 MiB on sim:0 is kept alive only by the stored traceback of ValueError" in warning and "scratch in apply (In[3]:3)" in warning
-    assert "arrays that only it kept alive: 3 MiB" in outputs[3][0]["data"]["text/plain"]
+    assert "the stored error is forgotten; 3 MiB became free" in outputs[3][0]["data"]["text/plain"]
     assert "in use 2 MiB" in outputs[4][0]["data"]["text/plain"] or "2 MiB" in outputs[4][0]["data"]["text/html"]
 
 

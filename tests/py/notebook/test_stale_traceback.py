@@ -54,7 +54,7 @@ def test_only_what_nothing_else_holds_is_named(last_error: None) -> None:
     found = stale.stale_arrays()
     assert found is not None and labels(found) == [f"alone, alone in boom (test_stale_traceback.py:{boom.__code__.co_firstlineno + 4})"]
     assert found.nbytes == MIB and found.error == "ValueError"
-    assert {"sys.last_value", "sys.last_traceback"} <= {slot.name for slot in found.slots}
+    assert not found.by_results
     keep.clear()
     assert [name.partition(",")[0] for name in labels(stale.stale_arrays())] == ["kept by others", "alone"], "now nobody else holds it"
 
@@ -65,9 +65,9 @@ def test_it_is_true_what_is_named_is_freed_and_no_more(last_error: None) -> None
     tack_memory.synchronize(DEVICE)
     gc.collect()
     before = tack_memory.memory_info(DEVICE).in_use
-    assert stale.forget() == MIB
+    assert stale.forget() == (True, 0, MIB)
     assert tack_memory.memory_info(DEVICE).in_use == before - MIB
-    assert not hasattr(sys, "last_value") and stale.stale_arrays() is None and stale.forget() == 0
+    assert not hasattr(sys, "last_value") and stale.stale_arrays() is None and stale.forget() == (False, 0, 0)
 
 
 class Box:
@@ -200,7 +200,7 @@ def test_a_failed_cell_says_it_and_reports_do_and_forgetting_frees(notebook: Any
     html = notebook.shell.display_formatter.format(tack_memory.memory_report(DEVICE))[0]["text/html"]
     assert "stored traceback of ValueError" in html
     text = notebook.run(f"%memory_info {DEVICE} --forget")
-    assert "arrays that only it kept alive: 2 MiB" in text and "traceback" not in text
+    assert "the stored error is forgotten; 2 MiB became free" in text and "traceback" not in text
     assert tack_memory.memory_info(DEVICE).in_use == before
     assert "stored traceback" not in tack_memory.memory_report(DEVICE)._repr_html_()
 
@@ -211,32 +211,45 @@ def test_a_report_is_shown_also_where_this_cannot_be_told(notebook: Any, monkeyp
         assert 'class="tack-memory"' in tack_memory.memory_report(DEVICE)._repr_html_()
 
 
-def test_by_hand_it_is_what_the_text_says(notebook: Any) -> None:
-    notebook.run(f"def apply(n):\n    scratch = tm.allocate(n, '{DEVICE}')\n    raise ValueError('no')")
-    before = tack_memory.memory_info(DEVICE).in_use
-    text = notebook.run("apply(2 << 20)", fails=True)
-    (advice,) = (line for line in text.splitlines() if "By hand: " in line)
-    notebook.run(advice.partition("By hand: ")[2] + "\nimport gc\ngc.collect();")
-    assert tack_memory.memory_info(DEVICE).in_use == before
-
-
 def test_small_arrays_are_not_worth_a_warning_after_a_cell(notebook: Any) -> None:
     notebook.run(f"def apply(n):\n    scratch = tm.allocate(n, '{DEVICE}')\n    raise ValueError('no')")
     assert "kept alive" not in notebook.run("apply(1000)", fails=True)
     assert "1000 B: scratch in apply" in notebook.run(f"%memory_info {DEVICE}")
 
 
-def test_results_are_named_apart_and_xdel_frees_them(notebook: Any) -> None:
+def test_results_are_named_apart_and_the_advice_frees_them(notebook: Any) -> None:
     before = tack_memory.memory_info(DEVICE).in_use
     notebook.run(f"mine = tm.allocate(1 << 20, '{DEVICE}')\nmine")
     assert "kept alive" not in notebook.run(f"%memory_info {DEVICE}"), "a variable holds it"
     notebook.run("del mine")
     text = notebook.run(f"%memory_info {DEVICE}")
     assert "1 array of 1 MiB on sim:0 is kept alive only by IPython's cache of results" in text and "traceback" not in text
-    (advice,) = (line for line in text.splitlines() if "%xdel" in line)
-    notebook.run(advice.strip().split(" lets go")[0])
+    assert "1 result of cells is forgotten; 1 MiB became free" in notebook.run(advice_of(text))
     assert tack_memory.memory_info(DEVICE).in_use == before
     assert "kept alive" not in notebook.run(f"%memory_info {DEVICE}")
+
+
+def advice_of(text: str) -> str:
+    """What the text says that one should type, the last such line."""
+    return [line for line in text.splitlines() if " lets go of " in line][-1].strip().partition(" lets go of ")[0]
+
+
+@pytest.mark.parametrize("after", ["", "%reset -f out", "%xdel _", "2\n", "a = _"])
+def test_forgetting_results_works_wherever_ipython_has_them(notebook: Any, after: str) -> None:
+    before = tack_memory.memory_info(DEVICE).in_use
+    for number in range(7):
+        notebook.run(f"[tm.allocate(1 << 20, '{DEVICE}').view(0, {number + 1})]")
+    notebook.run("41 + 1")
+    if after:
+        notebook.run(after)
+    text = notebook.run(f"%memory_info {DEVICE}")
+    assert " in all, on sim:0 are kept alive only by IPython's cache" in text or "%reset" in after
+    notebook.run("%memory_info --forget-results")
+    assert tack_memory.memory_info(DEVICE).in_use == before
+    assert "no result of a cell has an array in it" in notebook.run("%memory_info --forget-results")
+    assert 42 in notebook.shell.user_ns["Out"].values() or after.startswith("%"), "other results stay"
+    notebook.run("40 + 3")
+    assert notebook.shell.user_ns["_"] == 43 or "%reset" in after, "IPython goes on naming them (after %reset -f out it does not, without us)"
 
 
 def test_what_the_error_and_the_results_keep_together_is_named_once(notebook: Any) -> None:
@@ -250,11 +263,10 @@ def test_what_the_error_and_the_results_keep_together_is_named_once(notebook: An
     head = "1 array of 2 MiB on sim:0 is kept alive only by the stored traceback of ValueError and IPython's cache of results together:"
     assert head in text and text.count("2 MiB: mine, array in apply (In[") == 1 and "1 MiB: scratch in apply" in text
     assert "together" in notebook.html[-1]
-    [advice] = [line for line in text.splitlines() if "%memory_info --forget; %xdel _" in line]
+    assert advice_of(text) == "%memory_info --forget --forget-results"
     text = notebook.run(f"%memory_info {DEVICE} --forget")
-    assert "arrays that only it kept alive: 1 MiB" in text and "is kept alive only by IPython's cache of results:" in text and "together" not in text
-    for drop in advice.strip().split(" lets go")[0].split("; ")[1:]:
-        notebook.run(drop)
+    assert "forgotten; 1 MiB became free" in text and "is kept alive only by IPython's cache of results:" in text and "together" not in text
+    assert "there is no stored error; 1 result of cells is forgotten; 2 MiB became free" in notebook.run(f"%memory_info {DEVICE} --forget --forget-results")
     assert tack_memory.memory_info(DEVICE).in_use == before
     assert "kept alive" not in notebook.run(f"%memory_info {DEVICE}")
 
@@ -264,7 +276,7 @@ def test_numpys_arrays_are_named_where_they_are_counted() -> None:
     done = run_python(
         """
         import sys
-        import numpy, tack_memory.numpy
+        import numpy, tack_memory.numpy, tack_memory
         from tack_memory._notebook import stale
         def use():
             big = numpy.ones(1 << 20)
@@ -275,6 +287,9 @@ def test_numpys_arrays_are_named_where_they_are_counted() -> None:
                 use()
             except ValueError as error:
                 sys.last_value = error
+        fail()
+        assert stale.stale_arrays() is None, "imported only: nothing counts it"
+        tack_memory.numpy.install()
         fail()
         found = stale.stale_arrays()
         assert [(one.device, one.nbytes) for one in found.arrays] == [("numpy", 8 << 20)], found
