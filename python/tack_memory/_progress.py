@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from _thread import get_ident
+from contextlib import suppress
 
 from ._native import _fast
 
@@ -93,13 +94,30 @@ class Bars:
 
     def __call__(self, device: str, kind: str, done: int, total: int) -> None:
         key = get_ident(), device, kind
-        bar = self._bars.get(key)
-        if bar is None:
-            bar = self._bars[key] = _tqdm()(total=total, desc=f"{kind} {device}", unit="B", unit_scale=True, unit_divisor=1024, leave=False)
-        bar.total = total
-        bar.update(done - bar.n)
-        if done == total:
-            self._bars.pop(key).close()
+        try:
+            bar = self._bars.get(key)
+            if bar is None:  # miniters: each report is drawn; tqdm guesses how many to leave out, and reports come at most 20 times a second
+                bar = _tqdm()(total=total, desc=f"{kind} {device}", unit="B", unit_scale=True, unit_divisor=1024, miniters=1, leave=False)
+                self._bars[key] = bar
+            if bar.total != total:
+                _set_total(bar, total)
+            bar.update(done - bar.n)
+            if done == total:
+                self._bars.pop(key).close()
+        except BaseException:  # the rest of this call is not reported: the bar would be the next call's, with the old clock
+            bar = self._bars.pop(key, None)
+            if bar is not None:
+                with suppress(Exception):
+                    bar.close()
+            raise
+
+
+def _set_total(bar: Any, total: int) -> None:
+    """A widget has the total for itself, and tqdm passes it on only where it begins at 0 again (`reset`)."""
+    bar.total = total
+    for widget in getattr(getattr(bar, "container", None), "children", ()):
+        if hasattr(widget, "max"):
+            widget.max = total
 
 
 def _tqdm() -> Any:

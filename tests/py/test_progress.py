@@ -270,6 +270,90 @@ def test_tqdm_draws_one_bar_for_each_move_and_closes_it(monkeypatch: pytest.Monk
     assert len(drawn) == 3, "the next move has a bar of its own"
 
 
+def test_a_bar_that_cannot_be_drawn_is_closed_and_the_next_move_has_a_new_one() -> None:
+    pytest.importorskip("tqdm", reason="needs tqdm (pip install 'tack-memory[test]')")
+    run(
+        """
+    import tqdm
+    from tack_memory._native import _fast
+    drawn, sys.unraisablehook = [], lambda error: told.append(error.exc_type)
+    class Bar(tqdm.tqdm):
+        def __init__(self, **options):
+            drawn.append(self)
+            super().__init__(**options)
+        def update(self, more):
+            if len(drawn) == 1:
+                raise OSError("stderr is gone for a moment")
+            return super().update(more)
+    tqdm.tqdm = Bar
+    tm.set_progress("tqdm", after=0)
+    first, second = big(), big()
+    first.spill()
+    assert told == [OSError] and len(drawn) == 1 and drawn[0].disable and not _fast.get_progress()._bars
+    second.spill()
+    assert len(drawn) == 2 and drawn[1].n == drawn[1].total == 512 * MIB and not _fast.get_progress()._bars
+    """
+    )
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_bar_whose_end_fails_is_dropped_too(monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
+    from tack_memory import _progress
+
+    class Bar:
+        n = 0
+
+        def __init__(self, total: int, **options: Any) -> None:
+            self.total = total
+
+        def update(self, more: int) -> None:
+            self.n += more
+
+        def close(self) -> None:
+            raise error
+
+    monkeypatch.setattr(_progress, "tqdm_is_there", lambda: True)
+    monkeypatch.setattr(_progress, "_tqdm", lambda: Bar)
+    bars = _progress.Bars()
+    bars("sim:0", "spill", 1, 2)
+    with pytest.raises(error):
+        bars("sim:0", "spill", 2, 2)
+    assert not bars._bars
+
+
+def test_a_widget_has_the_total_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = pytest.importorskip("tqdm.notebook", reason="needs tqdm (pip install 'tack-memory[test]')")
+    from types import SimpleNamespace
+
+    from tack_memory import _progress
+
+    if notebook.IProgress is None:  # without ipywidgets, what tqdm does with them
+        notebook_bar = SimpleNamespace(value=0, max=100, bar_style="", layout=SimpleNamespace(width=None))
+
+        class Bar:
+            def __init__(self, total: int, **options: Any) -> None:
+                self.total, self.n = total, 0
+                self.container = SimpleNamespace(children=(SimpleNamespace(value=""), notebook_bar, SimpleNamespace(value="")))
+
+            def update(self, more: int) -> None:
+                self.n += more
+                notebook_bar.value = self.n
+
+            def close(self) -> None: ...
+
+        monkeypatch.setattr(_progress, "_tqdm", lambda: Bar)
+    else:
+        monkeypatch.setattr(_progress, "_tqdm", lambda: notebook.tqdm)
+    bars = _progress.Bars()
+    for done, total in ((0, 100), (90, 100), (100, 1000), (200, 1000), (210, 400)):
+        bars("sim:0", "spill", done, total)
+        (bar,) = bars._bars.values()
+        widget = bar.container.children[1]
+        assert widget.max == total == bar.total and widget.value <= done
+    bars("sim:0", "spill", 210, 210)
+    assert widget.max == 210 and not bars._bars
+
+
 def test_the_real_tqdm_writes_to_stderr() -> None:
     pytest.importorskip("tqdm", reason="needs tqdm (pip install 'tack-memory[test]')")
     done = run("tm.set_progress('tqdm', after=0)\n    big().spill()")
