@@ -20,7 +20,7 @@ JOIN, LEAVE, SHARE = "tack_memory_join", "tack_memory_leave", "tack_memory_share
 _MOST_LOST = 1000  # workers that are remembered as lost
 
 
-async def ask(dask_scheduler: Any, function: bytes, arguments: bytes, seconds: float) -> dict[str, Any]:
+async def ask(function: bytes, arguments: bytes, seconds: float, dask_scheduler: Any) -> dict[str, Any]:
     """Run a function on all workers at a time, and wait for each no longer than that many seconds.
 
     A broadcast of the client's waits for the slowest: one worker that is stuck would keep the answers of all others.
@@ -61,13 +61,13 @@ def unpacked(result: Any) -> Any:
     return result.data if isinstance(result, Serialize) else result
 
 
-async def keep(dask_scheduler: Any, plugin: bytes) -> None:
+async def keep(plugin: bytes, dask_scheduler: Any) -> None:
     """Register a scheduler plugin that was sent by value."""
     made = pickle.loads(plugin)
     await dask_scheduler.register_scheduler_plugin(plugin=made, name=made.name, idempotent=True)
 
 
-async def drop(dask_scheduler: Any, name: str) -> None:
+async def drop(name: str, dask_scheduler: Any) -> None:
     """Take a scheduler plugin out, if it is there."""
     if name in dask_scheduler.plugins:
         await dask_scheduler.unregister_scheduler_plugin(name)
@@ -164,7 +164,7 @@ class PeakKeeper(SchedulerPlugin):
     def remove_client(self, scheduler: Any, client: str) -> None:
         if client == self.client:
             scheduler.remove_plugin(self.name)
-            self._later(ask(scheduler, self.end, self.arguments, self.seconds))
+            self._later(ask(self.end, self.arguments, self.seconds, scheduler))
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         async def run() -> None:

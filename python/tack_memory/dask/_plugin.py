@@ -16,6 +16,7 @@ from .._native import _fast
 from .._physical import physical
 from .._settings import parse_device_name
 from .._sizes import format_bytes, parse_size
+from .._travel import set_arrival_device
 from . import _metrics, _on_scheduler, _on_worker
 from ._carried import Carried, by_value
 
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
 else:
     from distributed.diagnostics.plugin import WorkerPlugin
 
-_lock = threading.Lock()  # guards _before
+_lock = threading.Lock()  # guards the two below
 _before: dict[str, tuple[int, int | None, bool]] = {}
 """Device -> how many plugins of this process have set its budget, and what it was before the first. Workers may be threads of one process."""
+
+_arrivals: list[str | None] = []
+"""One for each plugin of this process that has said where buffers arrive: what was said before."""
 
 
 class DeviceMemory(WorkerPlugin):
@@ -72,6 +76,8 @@ class DeviceMemory(WorkerPlugin):
     it is logged there, and `memory_info(client)` says so in the worker's row.
 
     Which workers share a device is found out by the device's UUID and the machine, not by its name: with CUDA_VISIBLE_DEVICES each calls its own "cuda:0".
+    Buffers that other workers send arrive on this worker's device, whatever theirs is called (`tack_memory.set_arrival_device`).
+
     Only processes count; workers that are threads of one process have one budget together. When a worker joins or is gone, the others of its device get their
     new share at once; a budget that becomes lower spills at once, in a thread of its own.
 
@@ -131,6 +137,8 @@ class DeviceMemory(WorkerPlugin):
             self._say(f"its device cannot be used: {error}")
             return
         self.device = device
+        with _lock:
+            _arrivals.append(set_arrival_device(device))
         _metrics.add(worker, device)
         if device == "cpu":
             self._say("has no GPU that can be used: its default device is the CPU, where nothing is spilled; no budget was set")
@@ -149,6 +157,10 @@ class DeviceMemory(WorkerPlugin):
         device, self.device = self.device, None
         if device is None or self._setting is None:
             return
+        with _lock:
+            before = _arrivals.pop()
+            if not _arrivals:
+                set_arrival_device(before)
         async with self._setting:  # a share that is being set is set before
             await asyncio.to_thread(self._give_back, device)
         if worker.status.name == "running":  # the scheduler sees by itself that a worker closes
