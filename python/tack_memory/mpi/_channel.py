@@ -78,7 +78,7 @@ class Channel:
                     self._send(_VERDICT, number, {"missing": [], "told": f"broke off: {type(error).__name__}"})
                 raise
             finally:
-                for old in [old for old in {*self._records, *self._verdicts} if old <= number]:
+                for old in [old for old in {*self._records, *self._verdicts} if old <= number]:  # of exchanges that were over, too
                     self._records.pop(old, None)
                     self._verdicts.pop(old, None)
         finally:
@@ -204,8 +204,7 @@ class Channel:
         number, told = json.loads(content)
         rank = status.Get_source()
         self._silent.discard(rank)
-        if number >= self._number:  # else that exchange is over
-            (self._records if status.Get_tag() == _RECORD else self._verdicts)[number][rank] = told
+        (self._records if status.Get_tag() == _RECORD else self._verdicts)[number][rank] = told
         return True
 
 

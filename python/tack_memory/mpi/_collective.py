@@ -69,7 +69,7 @@ class Agreed:
     def refuse(self, problems: dict[int, str]) -> None:
         """Raise for what all ranks find in what was told, if there is something."""
         if problems:
-            raise CollectiveError(self.call, problems, [], f"{self.call}: {_by_text(problems)}")
+            raise CollectiveError(self.call, problems, [], f"{self.call}{_unchanged(self.call)}: {_by_text(problems)}")
 
 
 def collective(comm: MPI.Intracomm | None, call: str, arguments: Callable[[], dict[str, Any]], part: Callable[[], dict[str, Any]], timeout: object) -> Agreed:
@@ -134,7 +134,7 @@ def _same(call: str, records: list[dict[str, Any]], said: Callable[[dict[str, An
     if any(record[what] != records[0][what] for record in records):
         problems = {rank: said(record) for rank, record in enumerate(records)}
         if len(set(problems.values())) > 1:
-            raise CollectiveError(call, problems, [], f"{call}: {head}; nothing was changed: {_by_text(problems)}")
+            raise CollectiveError(call, problems, [], f"{call}: {head}{_unchanged(call)}: {_by_text(problems)}")
 
 
 def _arguments_text(record: dict[str, Any]) -> str:
@@ -144,7 +144,7 @@ def _arguments_text(record: dict[str, Any]) -> str:
 def _raise_failures(call: str, told: list[str | None], own: Exception | None) -> None:
     problems = {rank: problem for rank, problem in enumerate(told) if problem is not None}
     if problems:
-        raise CollectiveError(call, problems, [], f"{call}: failed, and nothing is changed on any rank: {_by_text(problems)}") from own
+        raise CollectiveError(call, problems, [], f"{call}: failed{_unchanged(call)}: {_by_text(problems)}") from own
 
 
 def _of_missing(call: str, failed: NotAgreedError, seconds: float) -> CollectiveError:
@@ -153,7 +153,11 @@ def _of_missing(call: str, failed: NotAgreedError, seconds: float) -> Collective
     text = _by_text(problems)
     if not problems:  # all greeted, and then one went away before the communicator was there
         text = f"the ranks could not be connected within {seconds:g} s"
-    return CollectiveError(call, problems, failed.missing, f"{call}: {text}")
+    return CollectiveError(call, problems, failed.missing, f"{call}{_unchanged(call)}: {text}")
+
+
+def _unchanged(call: str) -> str:
+    return "; no rank's budget was changed" if call == "set_memory_budget" else ""
 
 
 def _by_text(problems: dict[int, str]) -> str:

@@ -21,6 +21,13 @@ MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathse
 
 needs_mpiexec = pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec: pip install mpich")
 
+
+def _is_hydra() -> bool:
+    return MPIEXEC is not None and "HYDRA" in subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+needs_hydra = pytest.mark.skipif(not _is_hydra(), reason="only MPICH's mpiexec can let a job go on without a rank that ended")
+
 _BEFORE = '''
 import json, os, pickle, signal, sys, threading, time, traceback
 from mpi4py import MPI

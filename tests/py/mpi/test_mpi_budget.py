@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranks import needs_mpiexec, run, same
+from ranks import needs_hydra, needs_mpiexec, run, same
 
 KIB, MIB = 1 << 10, 1 << 20
 pytestmark = needs_mpiexec
@@ -51,7 +51,7 @@ def test_ranks_that_share_a_device_split_it() -> None:
     )
     split, alone = [4 * MIB, 3 * MIB, 3, None], [12 * MIB, 9 * MIB, 10, None]
     assert [one["got"] for one in told] == [[*split, 4 * MIB], [*split, 4 * MIB], [*split, 8 * MIB], [*alone, 8 * MIB]]
-    assert same(told, "too small")["text"] == "set_memory_budget: ranks 0-2: 2 B of sim:0 for 3 ranks is less than a byte each"
+    assert same(told, "too small")["text"] == "set_memory_budget; no rank's budget was changed: ranks 0-2: 2 B of sim:0 for 3 ranks is less than a byte each"
     assert [one["after"] for one in told] == [4 * MIB, 4 * MIB, 8 * MIB, 8 * MIB] and {one["sum"] for one in told} == {24 * MIB}
 
 
@@ -96,6 +96,7 @@ def test_where_one_rank_cannot_spill_all_go_back() -> None:
     assert all(one["right"] == [True] * 4 for one in told)
 
 
+@needs_hydra
 def test_a_rank_that_ends_between_agreeing_and_confirming() -> None:
     told = run(
         """

@@ -132,6 +132,8 @@ def test_persistent_requests_and_windows_until_they_are_freed() -> None:
     window.Put([bytes([rank + 11]) * SIZE, MPI.BYTE], right)
     window.Fence()
     window.Free()
+    time.sleep(0.05)
+    press()
     told["window"] = dict(into.holds) != {} and source.is_spilled is False
     sends.Free()
     told["released"] = released(source) and released(into)

@@ -33,7 +33,14 @@ def test_figures_of_all_ranks() -> None:
     assert info["spilled"]["maximum_rank"] == 2 and info["spilled"]["minimum_rank"] == 0
     assert info["footprint"] == {**in_use, "maximum": 8 * KIB, "sum": 13 * KIB}
     assert info["spill_count"]["sum"] == 1
-    assert info["device_total"]["sum"] == 4 * (16 << 20)  # a simulated device is a rank's own
+    assert info["device_total"] == {
+        "minimum": 16 << 20,
+        "maximum": 16 << 20,
+        "minimum_rank": 0,
+        "maximum_rank": 0,
+        "sum": 4 * (16 << 20),
+        "known": 4,
+    }  # a simulated device is a rank's own
     assert [row["rank"] for row in info["rows"]] == [0, 1, 2, 3]
     assert [row["pid"] for row in info["rows"]] == [one["pid"] for one in told]
     assert [row["in_use"] for row in info["rows"]] == [3 * KIB, KIB, 4 * KIB, KIB]
@@ -54,13 +61,14 @@ def test_a_device_that_ranks_share_counts_once() -> None:
     told = run("""
         from tack_memory.mpi import _table
         _table.physical = lambda device: f"node/GPU-{rank // 3}"        # 0, 1 and 2 share one
-        kept = tack_memory.allocate(1024, DEVICE)
+        kept = tack_memory.allocate(100 * 1024 * (rank + 1), DEVICE)
         outcome("info", lambda: ranks.memory_info(device=DEVICE))
     """)
     info = same(told, "info")["returned"]
     assert info["device_total"]["sum"] == 2 * (16 << 20) and info["device_total"]["known"] == 4
     assert info["device_free"]["sum"] == info["rows"][0]["device_free"] + info["rows"][3]["device_free"]
-    assert info["in_use"]["sum"] == 4 * KIB  # each rank's own
+    assert len({row["device_free"] for row in info["rows"]}) == 4
+    assert info["in_use"]["sum"] == 1000 * KIB  # each rank's own
 
 
 def test_ranks_that_differ_are_named() -> None:

@@ -141,7 +141,7 @@ def test_labels_must_agree() -> None:
                 pass
         outcome("block", block)
     """)
-    assert same(told, "block")["text"] == "memory_peak: the ranks disagree; nothing was changed: rank 0: label='fields'; ranks 1-3: label='mesh'"
+    assert same(told, "block")["text"] == "memory_peak: the ranks disagree: rank 0: label='fields'; ranks 1-3: label='mesh'"
 
 
 def test_misuse() -> None:

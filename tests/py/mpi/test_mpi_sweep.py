@@ -57,6 +57,6 @@ def test_what_cannot_fit_ends_all_ranks(tmp_path: Path) -> None:
     done = _sweep(tmp_path, "--share", "10", "--cells", "30000")
     assert done.returncode == 1 and "FAILED: sim:0: " in done.stdout, done.stdout + done.stderr
     done = _sweep(tmp_path, "--budget", "much")
-    assert done.returncode == 1 and "FAILED: set_memory_budget: failed, and nothing is changed on any rank: ranks 0-3: ValueError: 'much'" in done.stdout
+    assert done.returncode == 1 and "FAILED: set_memory_budget: failed; no rank's budget was changed: ranks 0-3: ValueError: 'much'" in done.stdout
     done = _sweep(tmp_path, "--cells", "1000")
     assert done.returncode == 1 and "take more --cells" in done.stdout
