@@ -209,7 +209,7 @@ class ClusterPeak:
         if self._state != "done":
             return f"<ClusterPeak: {'not entered' if self._state == 'new' else 'open'}>"
         heads, lines = self._cells()
-        return "\n".join([text_table(heads, lines), *said(self._missing)])
+        return "\n".join([text_table(heads, lines, totals=2), *said(self._missing)])
 
     __repr__ = __str__
 

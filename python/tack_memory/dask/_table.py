@@ -224,8 +224,8 @@ def natural(name: str) -> tuple[int, int, str]:
     return (0, int(name), "") if name.isdecimal() else (1, 0, name)
 
 
-def text_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Aligned, the first two columns to the left; the last line is the totals."""
+def text_table(heads: Sequence[str], lines: Sequence[Sequence[str]], totals: int = 1) -> str:
+    """Aligned, the first two columns to the left; so many of the last lines are totals."""
     widths = [max(len(line[column]) for line in (heads, *lines)) for column in range(len(heads))]
 
     def aligned(line: Sequence[str]) -> str:
@@ -233,7 +233,7 @@ def text_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
         return "  ".join(cells).rstrip()
 
     rule = "  ".join("-" * width for width in widths)
-    return "\n".join([aligned(heads), rule, *map(aligned, lines[:-1]), rule, aligned(lines[-1])])
+    return "\n".join([aligned(heads), rule, *map(aligned, lines[:-totals]), rule, *map(aligned, lines[-totals:])])
 
 
 def html_table(heads: Sequence[str], lines: Sequence[Sequence[str]], notes: Iterable[str]) -> str:
