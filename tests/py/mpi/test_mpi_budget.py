@@ -96,6 +96,31 @@ def test_where_one_rank_cannot_spill_all_go_back() -> None:
     assert all(one["right"] == [True] * 4 for one in told)
 
 
+def test_what_cannot_be_undone_is_said() -> None:
+    """Another thread allocated meanwhile, and the lower budget from before would have to spill that."""
+    told = run("""
+        from tack_memory.mpi import _budget
+        class Full:
+            def __getattr__(self, name):
+                return getattr(tack_memory._native._fast, name)
+            def set_memory_budget(self, *arguments, **named):
+                raise tack_memory.DeviceMemoryError(DEVICE, 5, reason="host")
+        def refuse(*arguments, **named):
+            raise ValueError("refused here")
+        if rank == 1:
+            _budget._fast = Full()
+        if rank == 2:
+            _budget._budget.set_memory_budget = refuse
+        try:
+            ranks.set_memory_budget("1 MiB", device=DEVICE)
+        except ranks.CollectiveError as error:
+            told["problems"], told["notes"] = list(error.problems.values()), getattr(error, "__notes__", [])
+    """)
+    assert [one["problems"] for one in told] == [["ValueError: refused here"]] * 4
+    assert [len(one["notes"]) for one in told] == [0, 1, 0, 0]
+    assert told[1]["notes"][0].startswith("the budget of sim:0 is as before, but what it has to spill could not be: sim:0: 5 B")
+
+
 @needs_hydra
 def test_a_rank_that_ends_between_agreeing_and_confirming() -> None:
     told = run(
