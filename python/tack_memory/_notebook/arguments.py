@@ -52,6 +52,11 @@ def _first_word(text: str, option: str) -> tuple[str, str]:
     return word, after.lstrip()
 
 
+def glued(word: str, valued: Iterable[str]) -> str:
+    """How to write `-dsim:0`, for the end of a message; empty where a word is nothing of the kind."""
+    return f" (an option and its value are two words: {word[:2]} {word[2:]})" if len(word) > 2 and word[:2] in valued else ""
+
+
 def without_semicolon(line: str) -> str:
     """A line without the semicolon at its end, which people write out of habit, to see no result."""
     return line.strip().rstrip(";").rstrip()

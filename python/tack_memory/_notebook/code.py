@@ -7,6 +7,8 @@ import inspect
 
 from IPython.core.error import UsageError
 
+from .arguments import glued
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,7 +82,5 @@ def _why_no_expression(source: str, error: SyntaxError) -> str:
         pass
     else:
         return f"one line takes an expression; a statement needs %%memory_peak: {source}"
-    word = source.partition(" ")[0]
-    if word[:2] in ("-d", "-l") and len(word) > 2:
-        return f"this is no expression: {source} (an option and its value are two words: {word[:2]} {word[2:]})"
-    return f"this is no expression: {source} ({error.msg})"
+    hint = glued(source.partition(" ")[0], ("-d", "-l"))
+    return f"this is no expression: {source}{hint or f' ({error.msg})'}"

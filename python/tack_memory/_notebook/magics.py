@@ -16,7 +16,7 @@ from .._devices import NUMPY
 from .._native import _fast
 from .._sizes import format_bytes
 from . import code, stale, told
-from .arguments import at_most_a_device, join_sizes, split_options, take_flag, without_semicolon, words
+from .arguments import at_most_a_device, glued, join_sizes, split_options, take_flag, without_semicolon, words
 from .shown import NUMPYS_LINES, Shown, peak_text, show
 
 TYPE_CHECKING = False
@@ -190,12 +190,14 @@ def _options_behind(rest: str, device: str | None) -> tuple[dict[str, str], str 
     options: dict[str, str] = {}
     if rest:
         word, _, after = rest.partition(" ")
+        if word.startswith("-"):
+            raise ValueError(f"there is no option {word}{glued(word, ('-d', '-l'))}")
         if device is not None:
             raise ValueError(f"two devices: {device} and {word}")
         device = word.strip("'\"")
         options, left = split_options(after, flags=("-o", "--origins"), valued=("-l", "--label"))
         if left:
-            raise ValueError(f"too many arguments: {left}")
+            raise ValueError(f"too many arguments: {left}{glued(left, ('-l',))}")
     return options, device
 
 

@@ -41,8 +41,13 @@ def of_forgotten(done: Forgotten, *, error: bool, results: bool) -> str:
     if results:
         number = f"{done.results:,} result{'' if done.results == 1 else 's'} of cells {'is' if done.results == 1 else 'are'} forgotten"
         parts.append(number if done.results else "no result of a cell has an array in it")
-    if done.error or done.results:
-        parts.append("how much became free cannot be told" if done.freed is None else f"{format_bytes(done.freed) if done.freed else 'nothing'} became free")
+    number_of_them = done.error + done.results
+    if number_of_them and done.freed is None:
+        parts.append("how much became free cannot be told")
+    elif number_of_them:
+        parts.append(
+            f"arrays that only {'it' if number_of_them == 1 else 'they'} kept alive: {format_bytes(done.freed)}" if done.freed else "nothing became free"
+        )
     return "; ".join(parts)
 
 

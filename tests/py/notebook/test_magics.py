@@ -95,6 +95,8 @@ def test_a_failing_cell_fails_and_shows_its_peak_and_no_frame_of_ours(notebook: 
         ("%memory_peak --origins=1 1", "--origins takes no value"),
         ("%%memory_peak sim:0 sim:1\n1", "too many arguments: sim:1"),
         ("%%memory_peak -d sim:0 sim:1\n1", "two devices: sim:0 and sim:1"),
+        ("%%memory_peak -dsim:0\n1", "there is no option -dsim:0 \\(an option and its value are two words: -d sim:0"),
+        ("%%memory_peak sim:0 -lname\n1", "too many arguments: -lname \\(an option and its value are two words: -l name"),
         ("%%memory_peak -l 'open\n1", "no closing quote"),
         ("%%memory_peak nosuch\nnever = 1", "unknown device"),
         ("%%memory_peak sim:0\nimport asyncio\nawait asyncio.sleep(0)", "cannot run a top-level await"),
@@ -282,7 +284,7 @@ def test_in_a_real_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert error["ename"] == "ValueError"
     (warning,) = (one["data"]["text/plain"] for one in outputs[2] if one["output_type"] == "display_data")
     assert "1 array of 3 MiB on sim:0 is kept alive only by the stored traceback of ValueError" in warning and "scratch in apply (In[3]:3)" in warning
-    assert "the stored error is forgotten; 3 MiB became free" in outputs[3][0]["data"]["text/plain"]
+    assert "the stored error is forgotten; arrays that only it kept alive: 3 MiB" in outputs[3][0]["data"]["text/plain"]
     assert "in use 2 MiB" in outputs[4][0]["data"]["text/plain"] or "2 MiB" in outputs[4][0]["data"]["text/html"]
 
 

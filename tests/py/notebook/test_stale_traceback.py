@@ -200,7 +200,7 @@ def test_a_failed_cell_says_it_and_reports_do_and_forgetting_frees(notebook: Any
     html = notebook.shell.display_formatter.format(tack_memory.memory_report(DEVICE))[0]["text/html"]
     assert "stored traceback of ValueError" in html
     text = notebook.run(f"%memory_info {DEVICE} --forget")
-    assert "the stored error is forgotten; 2 MiB became free" in text and "traceback" not in text
+    assert "the stored error is forgotten; arrays that only it kept alive: 2 MiB" in text and "traceback" not in text
     assert tack_memory.memory_info(DEVICE).in_use == before
     assert "stored traceback" not in tack_memory.memory_report(DEVICE)._repr_html_()
 
@@ -224,7 +224,7 @@ def test_results_are_named_apart_and_the_advice_frees_them(notebook: Any) -> Non
     notebook.run("del mine")
     text = notebook.run(f"%memory_info {DEVICE}")
     assert "1 array of 1 MiB on sim:0 is kept alive only by IPython's cache of results" in text and "traceback" not in text
-    assert "1 result of cells is forgotten; 1 MiB became free" in notebook.run(advice_of(text))
+    assert "1 result of cells is forgotten; arrays that only it kept alive: 1 MiB" in notebook.run(advice_of(text))
     assert tack_memory.memory_info(DEVICE).in_use == before
     assert "kept alive" not in notebook.run(f"%memory_info {DEVICE}")
 
@@ -265,8 +265,10 @@ def test_what_the_error_and_the_results_keep_together_is_named_once(notebook: An
     assert "together" in notebook.html[-1]
     assert advice_of(text) == "%memory_info --forget --forget-results"
     text = notebook.run(f"%memory_info {DEVICE} --forget")
-    assert "forgotten; 1 MiB became free" in text and "is kept alive only by IPython's cache of results:" in text and "together" not in text
-    assert "there is no stored error; 1 result of cells is forgotten; 2 MiB became free" in notebook.run(f"%memory_info {DEVICE} --forget --forget-results")
+    assert "forgotten; arrays that only it kept alive: 1 MiB" in text and "is kept alive only by IPython's cache of results:" in text and "together" not in text
+    assert "there is no stored error; 1 result of cells is forgotten; arrays that only it kept alive: 2 MiB" in notebook.run(
+        f"%memory_info {DEVICE} --forget --forget-results"
+    )
     assert tack_memory.memory_info(DEVICE).in_use == before
     assert "kept alive" not in notebook.run(f"%memory_info {DEVICE}")
 
