@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ranks import needs_hydra, needs_mpiexec, run, same
+import subprocess
+import sys
+from pathlib import Path
+
+from ranks import MPIEXEC, needs_hydra, needs_mpiexec, run, same
 
 pytestmark = needs_mpiexec
 
@@ -160,6 +164,25 @@ def test_a_killed_rank_ends_the_job() -> None:
     )
     assert [one["before"]["returned"] for one in told] == [4] * 4
     assert "killed" not in told[3]
+
+
+def test_a_rank_that_ends_without_any_call() -> None:
+    """The communicator that the others wait for is never made, and they end all the same."""
+    told = run("""
+        if rank != 1:
+            outcome("alone", lambda: ranks.memory_info(device=DEVICE, timeout=1))
+    """)
+    assert same(told, "alone", but=(1,))["missing"] == [1]
+
+
+def test_a_program_that_catches_nothing_ends(tmp_path: Path) -> None:
+    """One rank hangs; mpi4py's own way to start a program ends the job with the first exception."""
+    program = tmp_path / "program.py"
+    code = "import time, tack_memory.mpi as r\nfrom mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1: time.sleep(60)\nr.memory_info(device='cpu', timeout=1)\n"
+    program.write_text(code, encoding="utf-8")
+    command = [str(MPIEXEC), "-n", "3", sys.executable, "-m", "mpi4py", str(program)]
+    done = subprocess.run(command, text=True, capture_output=True, timeout=30, check=False)
+    assert done.returncode != 0 and "CollectiveError: memory_info: rank 1: did not take part in time" in done.stderr
 
 
 def test_ctrl_c_in_one_rank_ends_the_wait_of_all() -> None:
