@@ -24,12 +24,12 @@ def of_expression(shell: Any, source: str, local_ns: Mapping[str, Any] | None) -
     name = shell.compile.cache(transformed, shell.displayhook.prompt_count, raw_code=source)
     try:
         tree: Any = shell.compile.ast_parse(transformed, filename=name, symbol="eval")
+        code = _compile(shell, tree, name, "eval")
         values = {} if local_ns is None or local_ns is shell.user_ns else _variables(tree, local_ns)
         if values:  # as a function's parameters, so that comprehensions and lambdas in it see them, too
             parameters = ast.arguments(posonlyargs=[], args=[ast.arg(arg=variable) for variable in values], kwonlyargs=[], kw_defaults=[], defaults=[])
             tree.body = ast.copy_location(ast.Lambda(args=parameters, body=tree.body), tree.body)
-            ast.fix_missing_locations(tree)
-        code = _compile(shell, tree, name, "eval")
+            code = _compile(shell, ast.fix_missing_locations(tree), name, "eval")
     except SyntaxError as error:
         raise ValueError(_why_no_expression(source, error)) from None
 
@@ -77,7 +77,7 @@ def _variables(tree: ast.AST, local_ns: Mapping[str, Any]) -> dict[str, Any]:
 
 def _why_no_expression(source: str, error: SyntaxError) -> str:
     try:
-        compile(source, "<line>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+        compile(source, "<line>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError:
         pass
     else:

@@ -135,7 +135,7 @@ def _of_results(shell: Any) -> list[Stale]:
     found = set(_arrays(nodes))
     names: dict[int, str] = {}
     for slot in slots if found else ():
-        for number in found.intersection(_reachable(id(slot.get()), nodes)):
+        for number in found.intersection(_reachable(id(slot.get()), nodes, through_frames=True)):  # a result may be an exception
             names.setdefault(number, slot.name)
     arrays = [_kept(nodes[number], name) for number, name in names.items()]
     return [Stale(_largest_first(arrays), by_error=False, by_results=True)] if arrays else []

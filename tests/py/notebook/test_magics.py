@@ -88,6 +88,8 @@ def test_a_failing_cell_fails_and_shows_its_peak_and_no_frame_of_ours(notebook: 
         ("%memory_peak -d sim:0 x=1", "one line takes an expression; a statement needs %%memory_peak: x=1"),
         ("%memory_peak -d sim:0 del x", "a statement needs %%memory_peak"),
         ("%memory_peak -d sim:0 1 +", "this is no expression: 1 \\+ "),
+        ("%memory_peak -d sim:0 (yield)", "this is no expression: \\(yield\\) \\('yield' outside function"),
+        ("def f(x):\n    %memory_peak -d sim:0 await x\nf(1)", "cannot run a top-level await"),
         ("%memory_peak -dsim:0 1", "an option and its value are two words: -d sim:0"),
         ("%memory_peak", "there is no expression to run"),
         ("%memory_peak -d", "-d needs a value"),

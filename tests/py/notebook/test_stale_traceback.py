@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -227,6 +228,16 @@ def test_results_are_named_apart_and_the_advice_frees_them(notebook: Any) -> Non
     assert "1 result of cells is forgotten; arrays that only it kept alive: 1 MiB" in notebook.run(advice_of(text))
     assert tack_memory.memory_info(DEVICE).in_use == before
     assert "kept alive" not in notebook.run(f"%memory_info {DEVICE}")
+
+
+def test_a_result_may_be_an_exception(notebook: Any) -> None:
+    notebook.run(
+        f"def apply():\n    scratch = tm.allocate(1 << 20, '{DEVICE}')\n    1 / 0\ntry:\n    apply()\nexcept ZeroDivisionError as error:\n    kept = error"
+    )
+    notebook.run("kept")
+    notebook.run("del kept")
+    assert re.search(r"cache of results:\n  1 MiB: Out\[\d+\]\n", notebook.run(f"%memory_info {DEVICE}"))
+    assert "kept alive: 1 MiB" in notebook.run("%memory_info --forget-results")
 
 
 def advice_of(text: str) -> str:
