@@ -6,7 +6,8 @@ cores must not keep each other from running.
 
 An exchange has two rounds. In the first each rank sends its record. In the second it sends its verdict: which ranks it did not hear. It succeeds where all
 verdicts say none, so that a rank which came just in time for some and too late for others makes it fail on all. Exchanges are numbered; messages of
-those that are over are dropped, and a rank that came too late finds the verdicts of the others and fails in the same exchange as they did.
+those that are over are dropped, and a rank that came too late finds the verdicts of the others and fails in the same exchange as they did. No number of
+rounds would be enough for a rank that dies or stands still in the middle of the last one: it may have told some, and not others.
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ _SHORT = 1.0
 class NotAgreedError(Exception):
     """An exchange failed; the same on all ranks that are there."""
 
-    def __init__(self, missing: list[int], told: dict[int, str], connected: bool) -> None:
+    def __init__(self, missing: list[int], told: dict[int, str]) -> None:
         super().__init__()
         self.missing = missing
         self.told = told  # why a rank broke the exchange off
-        self.connected = connected  # False: the private communicator is not there yet, and who is missing is known from the greetings only
 
 
 class Channel:
@@ -105,7 +105,7 @@ class Channel:
         if not self._wait(self._connected, time_is_up):
             missing = self._unheard(number)
             self._silent = missing
-            raise NotAgreedError(sorted(missing), {}, connected=False)
+            raise NotAgreedError(sorted(missing), {})
         self._send(_RECORD, number, record)
         records, verdicts = self._records[number], self._verdicts[number]
         records[self.rank] = record
@@ -125,7 +125,7 @@ class Channel:
         told = {rank: verdict["told"] for rank, verdict in sorted(verdicts.items()) if verdict["told"]}
         if missing or told:
             self._silent = missing - {self.rank} - set(records)
-            raise NotAgreedError(sorted(missing), told, connected=True)
+            raise NotAgreedError(sorted(missing), told)
         self._silent = set()
         return [records[rank] for rank in range(self.size)]
 

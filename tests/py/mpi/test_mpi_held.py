@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ranks import needs_mpiexec, run
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 pytestmark = needs_mpiexec
 
@@ -142,6 +146,30 @@ def test_persistent_requests_and_windows_until_they_are_freed() -> None:
     )
     for one in told:
         assert one["between"] == [False, False] and one["window"] and one["released"] and one["came"]
+
+
+def test_arrays_of_a_framework() -> None:
+    told = run(
+        f"""
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import minihost, numpy
+        from tack_memory.hosts import sim_library
+        minihost.init("cuda:0", library=sim_library(DEVICE), host_readable=True)
+        tack_memory.install(minihost)
+        tack_memory.set_memory_budget("1 MiB", DEVICE)
+        source, into = minihost.asarray(numpy.arange(50_000.0) + rank), minihost.empty(50_000, numpy.float64)
+        with ranks.held(source, into) as held:
+            more = [minihost.asarray(numpy.zeros(50_000)) for _ in range(4)]
+            told["in use"] = tack_memory.memory_info(DEVICE).in_use
+            told["holds"] = tack_memory.memory_report(DEVICE).to_dict()["holds"]
+            one, other = (MPI.buffer.fromaddress(pointer, 400_000) for pointer in held.pointers)
+            comm.Sendrecv([one, MPI.BYTE], (rank + 1) % 2, 0, [other, MPI.BYTE], (rank + 1) % 2, 0)
+        told["came"] = bool((into.numpy() == numpy.arange(50_000.0) + (rank + 1) % 2).all())
+        """,
+        number=2,
+    )
+    for one in told:
+        assert one["came"] and one["holds"] == {"hold: mpi": 800_000} and one["in use"] >= 800_000
 
 
 def test_an_exception_in_the_block_and_misuse() -> None:
