@@ -47,7 +47,7 @@ def main() -> int:
     environment = {"TACK_MEMORY_SIM": str(capacity), "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
     with (
         dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}),  # a forked child can use no device
-        distributed.LocalCluster(n_workers=options.workers, threads_per_worker=1, processes=True, dashboard_address=None, env=environment) as cluster,
+        distributed.LocalCluster(n_workers=options.workers, threads_per_worker=1, processes=True, dashboard_address=":0", env=environment) as cluster,
         distributed.Client(cluster) as client,
     ):
         client.run(together.plug_in)

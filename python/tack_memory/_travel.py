@@ -6,6 +6,7 @@ the host copy itself stays here. It arrives as the new buffer's host copy, as it
 
 from __future__ import annotations
 
+import sys
 from pickle import PickleBuffer
 
 from . import _devices
@@ -13,7 +14,7 @@ from ._native import _fast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, SupportsIndex
 
 _arrival: str | None = None
 
@@ -52,17 +53,52 @@ def reduce(buffer: _fast.Buffer | _fast.BufferView, protocol: int) -> tuple[Any,
     return arrive, (data, buffer.device, buffer.label)
 
 
-def arrive(data: Any, device: str, label: str | None) -> _fast.Buffer:
+def arrive(data: Any, device: str, label: str | None) -> _fast.Buffer | InTransit:
     """What a pickle calls. Its arguments are what the other side's package has sent, perhaps another version: only add to them."""
-    return _fast.receive(data, _arrival or _here(device), label=label)
+    here = _arrival
+    if here is None:
+        try:
+            here = _devices.resolve_name(device)
+        except ValueError as error:
+            if _passes_on():
+                return InTransit(data, device, label)
+            raise ValueError(f"{_nowhere(device)}. {error}") from None
+    return _fast.receive(data, here, label=label)
 
 
-def _here(device: str) -> str:
-    try:
-        return _devices.resolve_name(device)
-    except ValueError as error:
-        told = f"a buffer arrives from {device}, which this process does not have; tack_memory.set_arrival_device says where it goes"
-        raise ValueError(f"{told}. {error}") from None
+def _nowhere(device: str) -> str:
+    return f"a buffer arrives from {device}, which this process does not have; tack_memory.set_arrival_device says where it goes"
+
+
+def _passes_on() -> bool:
+    """Whether this process is a scheduler of Dask's: it unpickles what a client has submitted, and sends each worker its part of it."""
+    scheduler = getattr(sys.modules.get("distributed.scheduler"), "Scheduler", None)
+    return bool(getattr(scheduler, "_instances", ()))
+
+
+class InTransit:
+    """A buffer in a process that has no device for it and passes it on: the message as it came, which can be pickled again, and nothing else."""
+
+    __slots__ = ("_data", "device", "label")
+
+    def __init__(self, data: Any, device: str, label: str | None) -> None:
+        self._data = data
+        self.device = device
+        self.label = label
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return memoryview(self._data).nbytes
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return arrive, (PickleBuffer(self._data) if protocol.__index__() >= 5 else bytes(self._data), self.device, self.label)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no {name!r} here: {_nowhere(self.device)}")
+
+    def __repr__(self) -> str:
+        return f"<Buffer of {self.nbytes} bytes from {self.device}, in transit{f', label {self.label}' if self.label else ''}>"
 
 
 def copy(buffer: _fast.Buffer | _fast.BufferView) -> _fast.Buffer:

@@ -8,6 +8,7 @@ import gc
 import io
 import multiprocessing
 import pickle
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -246,6 +247,29 @@ def test_a_device_that_is_not_here(arrival: None) -> None:
         pickle.loads(message)
     tack_memory.set_arrival_device("sim:0")
     assert contents(pickle.loads(message)) == pattern(100, 4)
+
+
+def test_a_scheduler_of_dask_passes_on_what_it_has_no_device_for(arrival: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It unpickles what a client submits. A machine of its own needs no GPU for that."""
+
+    class Scheduler:
+        _instances = ("one",)
+
+    message, frames = sent(filled(100, "sim:0", 4, label="mesh"))
+    foreign = message.replace(b"sim:0", b"gpu:7")
+    module = type(pickle)("distributed.scheduler")
+    module.Scheduler = Scheduler  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "distributed.scheduler", module)
+    passing = pickle.loads(foreign, buffers=frames)
+    assert (passing.nbytes, passing.device, passing.label) == (100, "gpu:7", "mesh") and "in transit" in repr(passing)
+    with pytest.raises(AttributeError, match="no 'device_ptr' here: a buffer arrives from gpu:7, which this process does not have; tack_memory.set_arrival"):
+        passing.device_ptr  # noqa: B018
+    assert not hasattr(passing, "__array__")
+    for protocol in (2, 5):
+        again, frames = sent(passing, protocol)
+        assert protocol == 2 or (len(frames) == 1 and len(again) < 200)
+        buffer = pickle.loads(again.replace(b"gpu:7", b"sim:0"), buffers=frames)
+        assert (contents(buffer), buffer.label) == (pattern(100, 4), "mesh")
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def client() -> Iterator[Client]:
     """Two workers, processes of their own that know this folder's modules, each on a simulated device under a budget."""
     environment = {"PYTHONPATH": str(Path(__file__).parent.parent), "TACK_MEMORY_SIM": "64 MiB"}
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, env=environment) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", env=environment) as cluster,
         Client(cluster) as client,
     ):
         client.run(tack_memory.set_memory_budget, 400_000, DEVICE)
