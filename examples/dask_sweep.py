@@ -26,7 +26,7 @@ OUTPUT = Path(__file__).resolve().parent.parent / "build" / "demo"
 def main() -> int:
     options = parse_options()
     with needed("numpy", "rich", "matplotlib", "distributed", "tack_memory"):
-        import dask
+        import dask.config
         import distributed
         from rich.console import Console
         from sweep import together
@@ -47,8 +47,10 @@ def main() -> int:
     environment = {"TACK_MEMORY_SIM": str(capacity), "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
     with (
         dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}),  # a forked child can use no device
-        distributed.LocalCluster(n_workers=options.workers, threads_per_worker=1, processes=True, dashboard_address=":0", env=environment) as cluster,
-        distributed.Client(cluster) as client,
+        distributed.LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=options.workers, threads_per_worker=1, processes=True, dashboard_address=":0", env=environment
+        ) as cluster,
+        distributed.Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
         client.run(together.plug_in)
         client.register_plugin(tack_memory.dask.DeviceMemory(budget=options.budget, device="sim:0"))
@@ -59,7 +61,7 @@ def main() -> int:
             workers = client.scheduler_info(n_workers=-1)["workers"]
             runs = [client.submit(run_piece, number, options.cells, options.steps, options.workers, workers=[one]) for number, one in enumerate(workers)]
             try:
-                told = client.gather(runs)
+                told: Any = client.gather(runs)
             except tack_memory.DeviceMemoryError as error:
                 console.print(f"FAILED: {error}", style="red", highlight=False, markup=False)
                 return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ def test_a_program_prints_what_is_shown(program: Program) -> None:
 
 
 def test_few_programs_are_not_run() -> None:
-    assert len(PROGRAMS) >= 17 and sum(map(docs_blocks.not_run, PAGES)) <= 3, "those need Tack, a notebook, or a test's fixture"
+    assert len(PROGRAMS) >= 17 and sum(map(docs_blocks.not_run, PAGES)) <= 4, "those need Tack, a notebook, a cluster, or a test's fixture"
 
 
 def test_every_public_name_is_in_the_reference() -> None:
@@ -36,6 +37,13 @@ def test_every_public_name_is_in_the_reference() -> None:
     public = set(tack_memory.__all__) - {"__version__", "memory_peak"}  # which is MemoryPeak
     assert public - named == set()
     assert "::: tack_memory.numpy\n" in REFERENCE and tack_memory.numpy.__all__
+
+
+@pytest.mark.parametrize("module", ["dask", "mpi"])
+def test_every_public_name_of_a_cluster_is_in_the_reference(module: str) -> None:
+    pytest.importorskip({"dask": "distributed", "mpi": "mpi4py"}[module], reason=f"the extra tack-memory[{module}] is not installed")
+    public = importlib.import_module(f"tack_memory.{module}").__all__
+    assert set(public) == set(re.findall(rf"^::: tack_memory\.{module}\.(\w+)$", REFERENCE, re.MULTILINE))
 
 
 def test_every_option_of_pytest_is_in_the_reference() -> None:

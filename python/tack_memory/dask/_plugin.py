@@ -9,6 +9,8 @@ import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from distributed.diagnostics.plugin import WorkerPlugin
+
 from .._budget import get_memory_budget, set_memory_budget
 from .._devices import resolve, resolve_name, size_on
 from .._logging import logger
@@ -24,12 +26,6 @@ if TYPE_CHECKING:
     from distributed import Worker
 
     from .._sizes import Size
-
-    class WorkerPlugin:
-        """distributed's, which has no types."""
-
-else:
-    from distributed.diagnostics.plugin import WorkerPlugin
 
 _lock = threading.Lock()  # guards the two below
 _before: dict[str, tuple[int, int | None, bool]] = {}

@@ -82,7 +82,7 @@ class held:
         self._hold = one
         return self
 
-    def until(self, *handles: Handle) -> None:
+    def until(self, *handles: MPI.Request | MPI.Win) -> None:
         """The arrays stay on the device until all these are complete, also after the block.
 
         Parameters
