@@ -8,7 +8,7 @@ import signal
 from typing import Any
 
 import pytest
-from conftest import cluster_of, wait_for, workers_of
+from clusters import cluster_of, wait_for, workers_of
 from support import MIB
 
 import tack_memory

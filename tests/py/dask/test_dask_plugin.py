@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from conftest import cluster_of, wait_for, workers_of
+from clusters import cluster_of, wait_for, workers_of
 from support import KIB, MIB, run_python
 
 import tack_memory

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import HERE, SIM, cluster_of, wait_for, workers_of
+from clusters import HERE, SIM, cluster_of, wait_for, workers_of
 from support import MIB
 
 import tack_memory
