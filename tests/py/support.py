@@ -168,6 +168,10 @@ def crashed(returncode: int, errors: str) -> bool:
     return returncode == -signal.SIGSEGV or (returncode == 2 and "SIGSEGV: segmentation violation" in errors)
 
 
+FORKS = "ignore:This process:DeprecationWarning"
+"""From Python 3.12 on, fork() warns in a process with threads: Go's are always there."""
+
+
 def run_python(
     script: str, *arguments: str, timeout: float = 120, simulated: str = "sim", device: str | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
@@ -181,7 +185,7 @@ def run_python(
         simulated = device.partition(":")[0] if device else simulated
         script = script.replace('"sim:', f'"{simulated}:').replace("SoftDriver()", f'SoftDriver("{simulated}:0")')
     return subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(script), *arguments],
+        [sys.executable, "-X", "faulthandler", "-W", FORKS, "-c", textwrap.dedent(script), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]), **environment},
         capture_output=True,
         text=True,
