@@ -144,7 +144,10 @@ def test_hold_ablation(flavour: Flavour, kind: str) -> None:
     work = VICTIMS[kind].replace("{copies!r}", repr(COPIES[flavour.vendor])) + '\n    print("right")\n'
     done = run_python(array_script(flavour, work), TMSOFT_QUARANTINE="1")
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
-    done = run_python(array_script(flavour, work, left_out=kind), TMSOFT_QUARANTINE="1")
+    for _ in range(5):  # Level Zero frees later, on a busy machine so late that the old address still has the contents when it is read
+        done = run_python(array_script(flavour, work, left_out=kind), TMSOFT_QUARANTINE="1")
+        if done.returncode != 0:
+            break
     assert done.returncode != 0 and done.stdout == "", f"nothing went wrong without the {kind} hold: this shows nothing"
     # Wrong numbers, or memory that is gone: no other mistake.
     assert crashed(done.returncode, done.stderr) or re.search(r"AssertionError|DriverError: \w+ failed with", done.stderr), done.stderr
