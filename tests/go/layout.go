@@ -68,7 +68,7 @@ var mentions = []mention{
 		"extension modules (the fast lane, the control plane) are in bindings only"},
 	{regexp.MustCompile(`(?m)^\s*(?:import|from)\s+(?:ctypes|cffi)\b`), []string{".py"}, []string{"tests", "bench", "buildsystem", "examples", "backends/softdriver/levelzero/check"},
 		"the package reaches native code through tack_memory._native only"},
-	{regexp.MustCompile(`(?m)^\s*(?:import|from)\s+tack_memory\b`), []string{".py"}, []string{"python", "tests", "bench", "docs", "examples/numpy_tracking.py", "examples/plugged_in.py", "examples/sweep.py", "examples/sweep"},
+	{regexp.MustCompile(`(?m)^\s*(?:import|from)\s+tack_memory\b`), []string{".py"}, []string{"python", "tests", "bench", "docs", "examples/numpy_tracking.py", "examples/plugged_in.py", "examples/sweep.py", "examples/sweep", "examples/dask_sweep.py", "examples/mpi_sweep.py"},
 		"a host framework (examples/minihost) knows nothing of tack_memory, which plugs itself in"},
 }
 
