@@ -84,7 +84,9 @@ def test_a_file_can_be_read_in_another_process(tmp_path: Path) -> None:
 
 def test_names_that_are_no_text_survive(tmp_path: Path) -> None:
     report_support.report(holder("a\udcffb", "/tmp/\udcff.py:1", 5)).save(tmp_path / "a.json")
-    assert [one.name for one in MemoryReport.load(tmp_path / "a.json").holders] == ["a\udcffb (/tmp/\udcff.py:1)"]
+    [one] = MemoryReport.load(tmp_path / "a.json").holders
+    assert (one.label, one.origin) == ("a\udcffb", "/tmp/\udcff.py:1")
+    assert one.name == "a\\udcffb (/tmp/\udcff.py:1)", "a label is shown on one line, whatever is in it"
 
 
 @pytest.mark.parametrize(
