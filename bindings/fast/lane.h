@@ -39,6 +39,7 @@ void tm_report_begin(tm_report *report, tm_call *call);
 /* Tells what is new: 0, or -1 with an exception that was meant for the program (Ctrl-C in the callback). Runs Python code; no exception may be set. */
 /* Where this thread's calls share a report: the call counts in it from now on. */
 bool tm_report_share(tm_call *call);
+extern uint32_t tm_shared_reports; /* 0: no thread does */
 int tm_report_tell(tm_report *report, const tm_call *call);
 /* The same when the call has ended. An exception that is set stays set. */
 int tm_report_end(tm_report *report, tm_call *call);

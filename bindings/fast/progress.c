@@ -18,6 +18,7 @@ bool tm_progress_wanted(void) { return TM_UNLIKELY(progress != NULL) && !telling
 
 /* The report of the calls that this thread makes between begin_moves and end_moves; NULL: each has its own. */
 static _Thread_local tm_report *shared;
+uint32_t tm_shared_reports; /* of all threads; with the GIL */
 
 static tm_report *shared_now(void) { return telling ? NULL : shared; }
 
@@ -125,6 +126,7 @@ static PyObject *begin_moves(PyObject *module, PyObject *args)
 	report->callback = Py_NewRef(progress);
 	*(kind[0] == 'r' ? &report->moved.restore_total : &report->moved.spill_total) = nbytes;
 	shared = report;
+	tm_shared_reports++;
 	Py_RETURN_TRUE;
 }
 
@@ -134,6 +136,7 @@ static PyObject *end_moves(PyObject *module, PyObject *device)
 	int index = tm_resolve_device(device);
 	if (!report) return index < 0 ? NULL : Py_NewRef(Py_None);
 	shared = NULL;
+	tm_shared_reports--;
 	int failed = index < 0 || (report->callback && finish(report, (uint32_t)index));
 	Py_CLEAR(report->callback);
 	PyMem_RawFree(report);

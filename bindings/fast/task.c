@@ -185,14 +185,16 @@ static int perform(tm_call *call, uint64_t moves)
 		if (TM_UNLIKELY(moves && may_take_long(moves)) && call->op != TM_OP_ADOPT && (_PyOS_IsMainThread() || tm_progress_wanted())) {
 			raised = run_task(call);
 		} else {
-			bool shared = tm_report_share(call);
+			bool shared = TM_UNLIKELY(tm_shared_reports) && tm_report_share(call);
 			in_flight++;
 			Py_BEGIN_ALLOW_THREADS
 			tmPerform(call);
 			Py_END_ALLOW_THREADS
 			in_flight--;
-			call->progress = NULL;
-			if (TM_UNLIKELY(shared) && tm_report_tell(NULL, call)) raised = true;
+			if (TM_UNLIKELY(shared)) {
+				call->progress = NULL;
+				if (tm_report_tell(NULL, call)) raised = true;
+			}
 		}
 		if (TM_UNLIKELY(tm_open_rises)) tm_note_rises(call);
 		if (TM_UNLIKELY(__atomic_load_n(&tm_frames_back, __ATOMIC_RELAXED) != NULL) && !(is_final(call) && call->code == TM_OK)) tm_frames_release();
