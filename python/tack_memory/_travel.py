@@ -50,11 +50,16 @@ def reduce(buffer: _fast.Buffer | _fast.BufferView, protocol: int) -> tuple[Any,
     """For pickle. Protocol 5 can take the contents out of band: there they are copied no more; before, pickle copies them into its stream."""
     contents = buffer.copy_to_host()
     data = PickleBuffer(memoryview(contents).toreadonly()) if protocol >= 5 else contents
-    return arrive, (data, buffer.device, buffer.label)
+    return arrive, (data, buffer.device, buffer.label, buffer.nbytes)
 
 
-def arrive(data: Any, device: str, label: str | None) -> _fast.Buffer | InTransit:
+def arrive(data: Any, device: str, label: str | None, nbytes: int | None = None) -> _fast.Buffer | InTransit:
     """What a pickle calls. Its arguments are what the other side's package has sent, perhaps another version: only add to them."""
+    came = memoryview(data).nbytes
+    if nbytes is not None and came != nbytes:
+        raise ValueError(
+            f"a buffer of {nbytes} bytes was sent from {device}, and {came} bytes have arrived: the message was cut off, or its frames are mixed up"
+        )
     here = _arrival
     if here is None:
         try:
@@ -92,7 +97,7 @@ class InTransit:
         return memoryview(self._data).nbytes
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return arrive, (PickleBuffer(self._data) if protocol.__index__() >= 5 else bytes(self._data), self.device, self.label)
+        return arrive, (PickleBuffer(self._data) if protocol.__index__() >= 5 else bytes(self._data), self.device, self.label, self.nbytes)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"no {name!r} here: {_nowhere(self.device)}")

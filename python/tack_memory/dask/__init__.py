@@ -11,8 +11,7 @@
 A task that runs out of device memory raises its DeviceMemoryError at the client, with all its fields. Spilling, restoring and what is in use are among the
 metrics that each worker tells the scheduler, and so on the dashboard's page of workers.
 
-Buffers travel between workers by Dask's own serialisation, one frame each (see "Send arrays to another process" in the documentation), and count with their
-size where Dask weighs a transfer against a computation.
+Buffers travel between workers by Dask's own serialisation, one frame each (see "Send arrays to another process" in the documentation).
 
 `import tack_memory` imports nothing of Dask.
 """
@@ -24,7 +23,6 @@ try:
 except ImportError as _missing:
     raise ImportError("tack_memory.dask needs distributed, which is not installed here: pip install tack-memory[dask]", name="distributed") from _missing
 
-from . import _sizeof as _sizeof
 from ._peak import ClusterPeak, WorkerPeak, memory_peak
 from ._plugin import DeviceMemory
 from ._table import ClusterMemory, WorkerMemory, memory_info

@@ -68,9 +68,11 @@ async def keep(plugin: bytes, dask_scheduler: Any) -> None:
 
 
 async def drop(name: str, dask_scheduler: Any) -> None:
-    """Take a scheduler plugin out, if it is there."""
-    if name in dask_scheduler.plugins:
+    """Take a scheduler plugin out, if it is there, and wait for what it has under way."""
+    plugin = dask_scheduler.plugins.get(name)
+    if plugin is not None:
         await dask_scheduler.unregister_scheduler_plugin(name)
+        await asyncio.gather(*getattr(plugin, "tasks", ()), return_exceptions=True)
 
 
 class SharedDevices(SchedulerPlugin):

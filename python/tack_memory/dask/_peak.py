@@ -164,10 +164,11 @@ class ClusterPeak:
         self._state = "open"
 
     async def _end(self) -> None:
+        # First, or a worker that joins meanwhile would get a scope that nobody closes.
+        await self._client.run_on_scheduler(Carried(_on_scheduler.drop), f"tack_memory-peak-{self._token}")
         answer = await ask(self._client, _on_worker.end_peak, (self._token, True), self._timeout)
         self._take(answer)
         self._state = "done"
-        await self._client.run_on_scheduler(Carried(_on_scheduler.drop), f"tack_memory-peak-{self._token}")
 
     def _give_up(self, failed: Exception) -> None:
         """Leaving never raises: without the scheduler there are no figures, which is said."""

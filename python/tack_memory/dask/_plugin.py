@@ -110,6 +110,7 @@ class DeviceMemory(WorkerPlugin):
         self._setting: asyncio.Lock | None = None  # one budget is set at a time, and the last one told is set last
         self._tasks: set[asyncio.Task[None]] = set()  # asyncio itself keeps none alive
         self._holds = False  # this one is counted in _before
+        self._gone = False  # it was replaced or taken out, perhaps in the middle of its setup
 
     def __reduce__(self) -> tuple[Any, ...]:
         if type(self) is DeviceMemory:  # on the worker it is made by that one's version, or says why it cannot be
@@ -132,6 +133,8 @@ class DeviceMemory(WorkerPlugin):
         except Exception as error:
             self._say(f"its device cannot be used: {error}")
             return
+        if self._gone:
+            return
         self.device = device
         with _lock:
             _arrivals.append(set_arrival_device(device))
@@ -145,10 +148,15 @@ class DeviceMemory(WorkerPlugin):
         except Exception as error:
             self._say(f"the scheduler could not say who shares {device}, so its budget is the whole: {type(error).__name__}: {error}")
             answer = {"processes": 1, "change": 0}
+        if self._gone:  # what it has done so far is undone; but it may have joined after it left
+            if worker.plugins.get(self.name) is None:
+                await self._leave(worker, device)
+            return
         await self._take(**answer)
 
     async def teardown(self, worker: Worker) -> None:
         """Called by the worker when it closes or the plugin is replaced or taken out: what `setup` did is undone."""
+        self._gone = True
         _metrics.remove(worker)
         device, self.device = self.device, None
         if device is None or self._setting is None:
@@ -160,10 +168,14 @@ class DeviceMemory(WorkerPlugin):
         async with self._setting:  # a share that is being set is set before
             await asyncio.to_thread(self._give_back, device)
         if worker.status.name == "running":  # the scheduler sees by itself that a worker closes
-            try:
-                await getattr(worker.scheduler, _on_scheduler.LEAVE)(worker=worker.address)
-            except Exception as error:
-                logger().warning("Dask: the scheduler could not be told that %s is not used any more: %s", device, error)
+            await self._leave(worker, device)
+
+    @staticmethod
+    async def _leave(worker: Worker, device: str) -> None:
+        try:
+            await getattr(worker.scheduler, _on_scheduler.LEAVE)(worker=worker.address)
+        except Exception as error:
+            logger().warning("Dask: the scheduler could not be told that %s is not used any more: %s", device, error)
 
     def _plug_in(self) -> tuple[str, str]:
         if self.host is not None:
@@ -190,7 +202,7 @@ class DeviceMemory(WorkerPlugin):
     async def _take(self, processes: int, change: int) -> None:
         assert self._setting is not None
         async with self._setting:
-            if change <= self._change or self.device is None:
+            if self._gone or change <= self._change or self.device is None:
                 return  # an older answer came later, or the plugin was taken out
             self._change, self.sharing = change, processes
             if self.budget is not None:

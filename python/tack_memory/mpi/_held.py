@@ -88,7 +88,8 @@ class held:
         Parameters
         ----------
         *handles : mpi4py.MPI.Request or mpi4py.MPI.Win
-            A request is complete when it was waited for, or a test said so: in short, when its handle is null. A persistent request and a window have the
+            A request is complete when it was waited for, or a test said so: in short, when its handle is null. So do not `Free` one that is active: its
+            handle is null then, while MPI still has the address. A persistent request and a window have the
             address until they are freed.
         """
         if self._hold is None:

@@ -133,7 +133,8 @@ def test_persistent_requests_and_windows_until_they_are_freed() -> None:
     press()
     told["between"] = source.is_spilled, into.is_spilled
     window.Fence()
-    window.Put([bytes([rank + 11]) * SIZE, MPI.BYTE], right)
+    put = bytes([rank + 11]) * SIZE     # MPI reads it until the fence
+    window.Put([put, MPI.BYTE], right)
     window.Fence()
     window.Free()
     time.sleep(0.05)
@@ -189,8 +190,9 @@ def test_an_exception_in_the_block_and_misuse() -> None:
             raise KeyError
     except KeyError:
         told["held"] = dict(source.holds)
-    comm.Isend(bytes(SIZE), right)
+    sent = comm.Isend(bytes(SIZE), right)  # the request keeps what MPI reads
     request.Wait()
+    sent.Wait()
     told["released"] = released(source)
     tack_memory.set_memory_budget(SIZE, DEVICE, strict=True)
     more = [tack_memory.allocate(SIZE, DEVICE) for _ in range(2)]
