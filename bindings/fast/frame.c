@@ -13,7 +13,7 @@ typedef struct tm_frame {
 } tm_frame;
 
 tm_frame *tm_frames_back;
-static bool asked; /* for end_frames; with the GIL only */
+static bool asked[TM_MAX_DEVICES]; /* for end_frames; with the GIL only */
 
 void tm_frame_give_back(uint64_t given)
 {
@@ -43,15 +43,15 @@ void tm_frames_release(void)
 /* On the main thread. What was dropped is given back now, if nobody moves memory; else whoever does looks at the list in the end, and that is a call. */
 static int end_frames(void *device)
 {
-	asked = false;
 	tm_call call = {.op = TM_OP_DRAIN, .device = (uint32_t)(uintptr_t)device};
+	asked[call.device] = false;
 	tm_release(&call);
 	return 0;
 }
 
 void tm_frame_dropped(uint32_t device)
 {
-	if (!asked && !tm_forked && !Py_AddPendingCall(end_frames, (void *)(uintptr_t)device)) asked = true; /* a full list of such calls: the next call into Go, then */
+	if (!asked[device] && !tm_forked && !Py_AddPendingCall(end_frames, (void *)(uintptr_t)device)) asked[device] = true; /* a full list of such calls: the next call into Go, then */
 }
 
 /* In a forked child, and of nothing: an ordinary buffer, and a copy. */

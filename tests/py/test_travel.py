@@ -146,6 +146,33 @@ def test_a_buffer_that_is_dropped_by_the_main_thread_gives_its_frame_back_by_its
     assert done.stdout == "None\n", done.stdout + done.stderr
 
 
+def test_frames_of_two_devices_go_by_themselves() -> None:
+    done = run_python("""
+        import time, weakref
+        import tack_memory
+        from tack_memory._native import _fast
+
+        class Frame(bytearray): pass
+
+        frames = [Frame(1000), Frame(1000)]
+        gone, buffers = [weakref.ref(one) for one in frames], [_fast.receive(one, f"sim:{n}") for n, one in enumerate(frames)]
+        del frames
+        buffers.clear()
+        end = time.monotonic() + 60
+        while [one for one in gone if one() is not None] and time.monotonic() < end:
+            pass
+        print([one() for one in gone])
+    """)
+    assert done.stdout == "[None, None]\n", done.stdout + done.stderr
+
+
+def test_a_message_that_was_cut_off_is_refused(device: str) -> None:
+    message, frames = sent(filled(4000, device, 5))
+    for cut in (bytes(frames[0])[:100], b"", bytes(frames[0]) + b"x"):
+        with pytest.raises(ValueError, match=f"a buffer of 4000 bytes was sent from {device}, and {len(cut)} bytes have arrived"):
+            pickle.loads(message, buffers=[cut])
+
+
 def test_two_of_one_message_have_nothing_to_do_with_each_other(device: str) -> None:
     message, frames = sent(filled(4000, device, 5))
     one, two = pickle.loads(message, buffers=frames), pickle.loads(message, buffers=frames)
