@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needed import needed
+from sweep import together
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +30,6 @@ def main() -> int:
         import dask.config
         import distributed
         from rich.console import Console
-        from sweep import together
 
         import tack_memory.dask
 
@@ -92,8 +92,6 @@ def show(
     console: "Console",
 ) -> bool:
     """Table, picture and figures. Returns whether something is wrong."""
-    from sweep import together
-
     pieces, lines = [one for one, _ in told], [points for _, points in told]
     totals: list[int | None] = [capacity] * len(pieces)
     console.print(together.table(pieces, alone, "piece"))
@@ -115,21 +113,9 @@ def show(
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--cells", type=positive, default=60_000, metavar="N", help="cells of the mesh, about (default: %(default)s)")
-    parser.add_argument("--steps", type=positive, default=6, metavar="N", help="time steps (default: %(default)s)")
-    parser.add_argument("--share", type=positive, default=50, metavar="PERCENT", help="memory of each device, of what its piece needs (default: %(default)s)")
-    parser.add_argument("--budget", default="80%", metavar="SIZE", help="budget of each device: a size, or a percentage of its memory (default: 80%%)")
-    parser.add_argument("--workers", type=positive, default=4, metavar="N", help="worker processes (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=OUTPUT, metavar="DIR", help="where dask_sweep.png and dask_sweep.json go (default: build/demo)")
+    parser = together.parser(__doc__ or "", "dask_sweep", OUTPUT)
+    parser.add_argument("--workers", type=together.positive, default=4, metavar="N", help="worker processes (default: %(default)s)")
     return parser.parse_args()
-
-
-def positive(text: str) -> int:
-    number = int(text.replace("_", "").replace(",", ""))
-    if number <= 0:
-        raise ValueError
-    return number
 
 
 if __name__ == "__main__":

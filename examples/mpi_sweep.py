@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needed import needed
+from sweep import together
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +41,6 @@ def main() -> int:
     with needed(*PACKAGES):
         from mpi4py import MPI
         from rich.console import Console
-        from sweep import together
 
     comm = MPI.COMM_WORLD
     rank = comm.Get_rank()
@@ -65,7 +65,7 @@ def main() -> int:
 
 def sweep(comm: Any, options: argparse.Namespace, alone: list[dict[str, Any]], console: "Console") -> int:
     """What each rank does, with its small device. `alone` is what one process told of each piece."""
-    from sweep import partition, together
+    from sweep import partition
     from sweep.mesh import make_mesh
 
     import tack_memory
@@ -98,8 +98,6 @@ def sweep(comm: Any, options: argparse.Namespace, alone: list[dict[str, Any]], c
 
 def show(options: argparse.Namespace, told: list[Any], alone: list[dict[str, Any]], peak: "RanksPeak", memory: "RanksMemory", console: "Console") -> bool:
     """What rank 0 does with all ranks' results. Returns whether something is wrong."""
-    from sweep import together
-
     pieces, lines = [one for one, _ in told], [points for _, points in told]
     totals = [row.device_total for row in memory.rows]
     console.print(together.table(pieces, alone, "rank"))
@@ -119,21 +117,9 @@ def show(options: argparse.Namespace, told: list[Any], alone: list[dict[str, Any
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--cells", type=positive, default=60_000, metavar="N", help="cells of the mesh, about (default: %(default)s)")
-    parser.add_argument("--steps", type=positive, default=6, metavar="N", help="time steps (default: %(default)s)")
-    parser.add_argument("--share", type=positive, default=50, metavar="PERCENT", help="memory of each device, of what its piece needs (default: %(default)s)")
-    parser.add_argument("--budget", default="80%", metavar="SIZE", help="budget of each device: a size, or a percentage of its memory (default: 80%%)")
-    parser.add_argument("--ranks", type=positive, default=4, metavar="N", help="ranks to start where mpiexec did not start this (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=OUTPUT, metavar="DIR", help="where mpi_sweep.png and mpi_sweep.json go (default: build/demo)")
+    parser = together.parser(__doc__ or "", "mpi_sweep", OUTPUT)
+    parser.add_argument("--ranks", type=together.positive, default=4, metavar="N", help="ranks to start where mpiexec started none (default: %(default)s)")
     return parser.parse_args()
-
-
-def positive(text: str) -> int:
-    number = int(text.replace("_", "").replace(",", ""))
-    if number <= 0:
-        raise ValueError
-    return number
 
 
 def start_ranks(number: int) -> int:

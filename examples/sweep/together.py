@@ -1,5 +1,6 @@
 """What the sweeps over several processes share: the pieces in one process, and the table, the picture and the check of what all gave."""
 
+import argparse
 import gc
 import json
 import os
@@ -12,6 +13,24 @@ from typing import Any
 
 Line = Sequence[tuple[float, int, int]]
 """Seconds, bytes in use, bytes spilled."""
+
+
+def parser(description: str, name: str, output: Path) -> argparse.ArgumentParser:
+    """The options that these programs have in common. `name` is that of the files they write."""
+    made = argparse.ArgumentParser(description=description.partition("\n\n")[0])
+    made.add_argument("--cells", type=positive, default=60_000, metavar="N", help="cells of the mesh, about (default: %(default)s)")
+    made.add_argument("--steps", type=positive, default=6, metavar="N", help="time steps (default: %(default)s)")
+    made.add_argument("--share", type=positive, default=50, metavar="PERCENT", help="memory of each device, of what its piece needs (default: %(default)s)")
+    made.add_argument("--budget", default="80%", metavar="SIZE", help="budget of each device: a size, or a percentage of its memory (default: 80%%)")
+    made.add_argument("--output", type=Path, default=output, metavar="DIR", help=f"where {name}.png and {name}.json go (default: build/demo)")
+    return made
+
+
+def positive(text: str) -> int:
+    number = int(text.replace("_", "").replace(",", ""))
+    if number <= 0:
+        raise ValueError
+    return number
 
 
 def plug_in() -> None:
